@@ -1,0 +1,189 @@
+"""The public functions: optimize, capture, explain, reset, disable, graph_break, allow_in_graph."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import hook, points
+from .backends import Backend, resolve
+from .config import Config
+from .errors import UsageError
+from .models.registry import MODELS
+from .models.torch_functions import requested_break
+from .report.data import Break, FunctionReport, Report
+from .symbolic.tracer import EAGER_FUNCTIONS, LEAF_FUNCTIONS
+
+_configs: dict[tuple[Any, bool], Config] = {}
+
+
+def _config(backend: str | Backend, fullgraph: bool) -> Config:
+    """One Config for equal requests, so that they share variants."""
+    name, function = resolve(backend)
+    key = (function if function is not None else name, fullgraph)
+    try:
+        known = _configs.get(key)
+    except TypeError:
+        return Config(name, function, fullgraph)
+    if known is None:
+        known = _configs[key] = Config(name, function, fullgraph)
+    return known
+
+
+class optimize:
+    """Run tensor regions of Python code as captured graphs, with unchanged results.
+
+    Three forms: ``with framecap.optimize(): ...`` captures in what the block calls; ``@framecap.optimize`` (or
+    ``@framecap.optimize(backend=...)``) decorates a function; ``framecap.optimize(model)`` wraps a function or an
+    nn.Module, which stays one: its parameters, state_dict, train/eval and pickling are those of the original.
+
+    fn: a callable, or None for the other forms. backend: "eager" (framecap's own generated code), a callable
+    ``(graph_module, example_inputs) -> callable``, or a name of `list_backends`. fullgraph: raise CaptureError at
+    the first graph break instead of running it natively.
+
+    Raises UsageError for an fn that can't be called or an unknown backend, BackendError when a backend fails.
+    """
+
+    def __new__(cls, fn: Any = None, *, backend: str | Backend = "eager", fullgraph: bool = False) -> Any:
+        config = _config(backend, fullgraph)
+        if fn is None:
+            self = super().__new__(cls)
+            self._config = config
+            self._options = {"backend": backend, "fullgraph": fullgraph}
+            self._before: list[Any] = []
+            return self
+        return _wrap(fn, config, {"backend": backend, "fullgraph": fullgraph})
+
+    _config: Config
+    _options: dict[str, Any]
+    _before: list[Any]
+
+    def __call__(self, fn: Any) -> Any:
+        return _wrap(fn, self._config, self._options)
+
+    def __enter__(self) -> optimize:
+        self._before.append(hook.set_thread_config(self._config))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        hook.set_thread_config(self._before.pop())
+
+
+def _wrap(fn: Any, config: Config, options: dict[str, Any]) -> Any:
+    if isinstance(fn, nn.Module):
+        from .modules import optimize_module
+
+        return optimize_module(fn, config, options)
+    if isinstance(fn, type) or not callable(fn):
+        what = f"the class {fn.__name__}" if isinstance(fn, type) else f"an object of type {type(fn).__name__}"
+        raise UsageError(f"framecap.optimize takes a function or an nn.Module, not {what}")
+    return hook.OptimizedFunction(fn, config)
+
+
+def disable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark ``fn`` to run natively: it is neither captured nor inlined, and nothing that it calls is captured.
+
+    Works as a decorator. Raises UsageError if ``fn`` can't be called.
+    """
+    if not callable(fn):
+        raise UsageError(f"framecap.disable takes a function, not an object of type {type(fn).__name__}")
+
+    @functools.wraps(fn)
+    def natively(*args: Any, **kwargs: Any) -> Any:
+        with hook.thread_config(None):
+            return fn(*args, **kwargs)
+
+    EAGER_FUNCTIONS.add(natively)
+    if isinstance(fn, types.FunctionType):
+        EAGER_FUNCTIONS.add(fn)
+    return natively
+
+
+def allow_in_graph(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Let calls of ``fn`` be one graph node: it must compute tensors from tensors and have no other effect.
+
+    Returns ``fn``. Raises UsageError if it can't be called.
+    """
+    if not callable(fn):
+        raise UsageError(f"framecap.allow_in_graph takes a function, not an object of type {type(fn).__name__}")
+    LEAF_FUNCTIONS.add(fn)
+    return fn
+
+
+def graph_break(message: str = "") -> None:
+    """End the graph here. Does nothing when it runs; ``message`` appears in the report."""
+
+
+MODELS[graph_break] = requested_break
+
+
+def reset() -> None:
+    """Forget all captured regions and everything learned; code that runs under optimize is captured afresh."""
+    points.forget_all()
+    _configs.clear()
+
+
+def explain(fn: Callable[..., Any]) -> Callable[..., Report]:
+    """``explain(fn)(*args)`` runs ``fn(*args)`` under a fresh optimize and returns the Report of that call.
+
+    Raises what ``fn`` raises, and UsageError if it can't be called.
+    """
+    if not callable(fn):
+        raise UsageError(f"framecap.explain takes a function or an nn.Module, not an object of type {type(fn).__name__}")
+
+    def explained(*args: Any, **kwargs: Any) -> Report:
+        reset()
+        with optimize():
+            fn(*args, **kwargs)
+        return collect_report()
+
+    return explained
+
+
+def collect_report() -> Report:
+    """What was captured and where graphs broke since the last `reset`, by function."""
+    functions = []
+    for state in points.code_states():
+        times = {}
+        for point in state.points.values():
+            for variant in point.variants:
+                record = variant.data.record
+                if record is not None:
+                    times[id(record)] = times.get(id(record), 0) + variant.hits
+        breaks = tuple(_as_break(record, times.get(id(record), 0)) for record in state.breaks.values())
+        if state.graphs or breaks:
+            functions.append(
+                FunctionReport(
+                    state.name, state.filename, state.line, state.graphs, state.operators, breaks, tuple(state.recompiles)
+                )
+            )
+    return Report(tuple(functions))
+
+
+def _as_break(record: Any, times: int) -> Break:
+    place = record.place
+    return Break(
+        record.kind.code, record.detail, record.hint, place.filename, place.function, place.line, place.end_line,
+        place.col, place.end_col, max(times, 1),
+    )  # fmt: skip
+
+
+def capture(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """One whole graph of ``fn(*args, **kwargs)`` as a GraphModule whose inputs are the tensor arguments.
+
+    fn: a function or nn.Module. Python values other than tensors become constants of the graph. Raises CaptureError
+    where the program has a graph break, naming the line, the reason and what to do, and UsageError for a non-callable.
+    """
+    from .whole import capture_whole
+
+    if not callable(fn):
+        raise UsageError(f"framecap.capture takes a function or an nn.Module, not an object of type {type(fn).__name__}")
+    return capture_whole(fn, args, kwargs)
+
+
+points.install()

@@ -1,0 +1,336 @@
+"""Code objects, their capture points and variants: what is tried where, what was learned, what the report shows."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import warnings
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from framecap.guards import EqualsGuard, Guard, Source
+
+from . import hook
+from .bytecode import Rewritten, live_slots, rewrite
+from .capture import Captured, Ended, FrameState, capture_frame
+from .config import MAX_VARIANTS, Config, strict
+from .errors import BackendError, BreakRecord, CaptureError, InternalError
+
+MAX_EMPTY = 4
+"""A point at which so many attempts found no tensor operator goes to sleep for good."""
+LONG_EMPTY = 3_000
+"""An attempt of so many steps without a tensor operator is not repeated."""
+
+
+@dataclass(slots=True)
+class PointState:
+    """What is known of one capture point."""
+
+    code: CodeState
+    empty: int = 0
+    full: bool = False
+    dynamic: set[Source] = field(default_factory=set)
+    recompiles: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class VariantData:
+    """What the owner keeps of a variant: for explanations, the report, and errors in the middle of a region."""
+
+    captured: Captured
+    record: BreakRecord | None
+
+
+@dataclass(slots=True, eq=False)
+class CodeState:
+    """What is known of one code object that may be captured."""
+
+    name: str
+    filename: str
+    line: int
+    rewritten_points: list[Any] = field(default_factory=list)
+    forced: set[int] = field(default_factory=set)
+    breaks: dict[tuple[Any, ...], BreakRecord] = field(default_factory=dict)
+    graphs: int = 0
+    operators: int = 0
+    recompiles: list[str] = field(default_factory=list)
+    variants: list[VariantData] = field(default_factory=list)
+    explained: bool = False
+    targets: dict[int, int] = field(default_factory=dict)
+    null_slots: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    after: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    live: dict[int, frozenset[int]] = field(default_factory=dict)
+    handler_points: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    points: dict[int, Any] = field(default_factory=dict)
+
+
+_states: WeakKeyDictionary[CodeType, tuple[int, CodeState]] = WeakKeyDictionary()
+_codes: list[weakref.ref[CodeType]] = []
+_order: list[CodeState] = []
+_broken_calls: set[Any] = set()
+_warned: set[str] = set()
+
+
+# Policy: what is never captured
+
+
+def _folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    here = os.path.dirname(os.path.abspath(__file__))
+    return (here + os.sep, os.path.dirname(torch.__file__) + os.sep, paths["stdlib"] + os.sep)
+
+
+SKIPPED = _folders()
+SITE_PACKAGES = tuple(
+    {p + os.sep for p in (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"])}
+    | {os.path.dirname(os.path.dirname(torch.__file__)) + os.sep}
+)
+CAPTURED_TORCH = os.path.join(os.path.dirname(torch.__file__), "nn", "modules") + os.sep
+
+
+def why_skipped(code: CodeType) -> str | None:
+    """Why frames of ``code`` are never captured, or None if they may be."""
+    filename = code.co_filename
+    if filename.startswith("<frozen") or filename.startswith("<framecap"):
+        return "part of Python or framecap itself"
+    if filename.startswith(CAPTURED_TORCH):
+        return None if code.co_name == "forward" else "part of torch"
+    if filename.startswith(SKIPPED[:2]):
+        return "part of framecap or torch"
+    if filename.startswith(SKIPPED[2]) and not filename.startswith(SITE_PACKAGES):
+        return "part of Python's library"
+    if not code.co_flags & 1 and code.co_name != "<module>":
+        return "the body of a class"
+    return None
+
+
+def on_code(code: CodeType) -> CodeType | None:
+    """The hook meets a code object for the first time: its twin, or None to leave it alone."""
+    try:
+        if why_skipped(code) is not None:
+            return None
+        return prepare(code).twin
+    except Exception as error:
+        internal_error(error, code)
+        return None
+
+
+def prepare(code: CodeType) -> Rewritten:
+    """Rewrite ``code`` and wake its first point."""
+    state = CodeState(code.co_qualname, code.co_filename, code.co_firstlineno)
+
+    def make_point(offset: int, depth: int, index: int) -> Any:
+        point = hook.Point(offset, depth, index)
+        point.data = PointState(state)
+        return point
+
+    rewritten = rewrite(code, make_point)
+    state.targets = rewritten.targets
+    state.null_slots = rewritten.null_slots
+    state.after = rewritten.after
+    state.live = live_slots(code, rewritten.flow)
+    state.points = rewritten.points
+    state.handler_points = _handler_points(rewritten)
+    _states[code] = (id(code), state)
+    _codes.append(weakref.ref(code))
+    _order.append(state)
+    rewritten.points[rewritten.flow.entry].wake()
+    return rewritten
+
+
+def _handler_points(rewritten: Rewritten) -> dict[int, tuple[int, ...]]:
+    """For each break place in a try range: the capture points at the beginning of its handler."""
+    found = {}
+    points = sorted(rewritten.points)
+    for offset in rewritten.flow.break_places:
+        handler = rewritten.flow.range_of(offset)
+        if handler is not None:
+            found[offset] = tuple(p for p in points if handler.target <= p)[:3]
+    return found
+
+
+# A miss
+
+
+def on_miss(
+    point: Any, slots: tuple[Any, ...], function: Any, globals_: dict[str, Any], builtins: dict[str, Any], config: object
+) -> Any:
+    """No variant of a point fits the frame: capture one, or None to run natively."""
+    assert isinstance(config, Config)
+    code = point.code
+    state: PointState = point.data
+    if code is None or torch._C._len_torch_function_stack() > 0:
+        return None
+    own = [v for v in point.variants if v.config is config]
+    if len(own) >= MAX_VARIANTS:
+        _note_full(point, state)
+        return None
+    try:
+        if own:
+            explain_miss(state, own[0], slots, globals_, builtins)
+        return _capture(point, code, state, slots, globals_, builtins, config)
+    except (CaptureError, BackendError):
+        raise
+    except (RecursionError, MemoryError):
+        return None
+    except Exception as error:
+        point.sleep()
+        internal_error(error, code)
+        return None
+
+
+def _capture(
+    point: Any, code: CodeType, state: PointState, slots: tuple[Any, ...], globals_: dict[str, Any], builtins: dict[str, Any], config: Config
+) -> Any:
+    owner = state.code
+    frame_state = FrameState(
+        code, point.offset, slots, globals_, builtins, hook.UNBOUND, not code.co_flags & 1, owner.targets, owner.null_slots
+    )
+    found = capture_frame(
+        frame_state,
+        config,
+        forced=owner.forced,
+        dynamic=frozenset(state.dynamic),
+        broken_calls=_broken_calls,
+        live=owner.live.__getitem__,
+    )
+    record = note_break(owner, found)
+    if record is not None and config.fullgraph:
+        raise CaptureError(describe_break(record, code.co_qualname))
+    wake_after(owner, found.exit.offset)
+    if isinstance(found, Ended):
+        state.empty += 1
+        if state.empty >= MAX_EMPTY or found.steps > LONG_EMPTY:
+            point.sleep()
+        return None
+    state.empty = 0
+    owner.graphs += 1
+    owner.operators += found.operators
+    data = VariantData(found, record)
+    owner.variants.append(data)
+    return hook.Variant(found.program, found.run, found.writes, found.unbinds, config, found.pure, data)
+
+
+def wake_after(owner: CodeState, offset: int | None) -> None:
+    """Wake the points that follow a break, those of its handler included."""
+    if offset is None:
+        return
+    for place in (*owner.after.get(offset, ()), *owner.handler_points.get(offset, ())):
+        other = owner.points.get(place)
+        if other is not None and not other.awake and other.data.empty < MAX_EMPTY:
+            other.wake()
+
+
+def note_break(owner: CodeState, found: Captured | Ended) -> BreakRecord | None:
+    """The record of a break place, one for each place and reason."""
+    record = found.exit.record
+    if record is None:
+        return None
+    key = (record.place, record.kind.code)
+    return owner.breaks.setdefault(key, record)
+
+
+def explain_miss(state: PointState, variant: Any, slots: tuple[Any, ...], globals_: Any, builtins: Any) -> None:
+    """Say which guard failed, and pass a number that keeps changing as a dynamic scalar from now on."""
+    failed: Guard | None = variant.program.explain(slots, globals_, builtins)
+    if failed is None:
+        return
+    sentence = f"{_where(failed)}{failed.explain(slots, globals_, builtins)}" if hasattr(failed, "explain") else str(failed)
+    state.recompiles.append(sentence)
+    state.code.recompiles.append(sentence)
+    if isinstance(failed, EqualsGuard) and type(failed.value) in (int, float):
+        state.dynamic.add(failed.source)
+
+
+def _where(guard: Guard) -> str:
+    return f"{guard.where[0]}:{guard.where[1]}: " if guard.where is not None else ""
+
+
+def _note_full(point: Any, state: PointState) -> None:
+    if not state.full:
+        state.full = True
+        state.code.recompiles.append(
+            f"{MAX_VARIANTS} variants are the limit of one capture point; {state.code.name} runs natively where none of them fits"
+        )
+
+
+def describe_break(record: BreakRecord, name: str) -> str:
+    """The sentence of a CaptureError."""
+    import linecache
+
+    place = record.place
+    line = linecache.getline(place.filename, place.line).strip()
+    shown = f"\n    {line}" if line else ""
+    return (
+        f"{name} can't be captured whole: graph break {record.kind.code!r} at {place.filename}:{place.line} in "
+        f"{place.function}: {record.detail}.{shown}\n    {record.hint}"
+    )
+
+
+def on_error(variant: Any, kind: Any, error: BaseException, traceback: Any) -> int | None:
+    """A region that isn't pure raised: the offset of the user's instruction whose operator it was."""
+    captured: Captured = variant.data.captured
+    lines: dict[int, Any] = getattr(captured.call, "line_to_offset", {})
+    filename = captured.call.__code__.co_filename if hasattr(captured.call, "__code__") else None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == filename:
+            return lines.get(traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return None
+
+
+# Errors of our own
+
+
+def internal_error(error: Exception, code: CodeType) -> None:
+    """One warning for each kind of fault, or the error itself under FRAMECAP_STRICT=1."""
+    if strict():
+        raise InternalError(
+            f"framecap failed on {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}): {type(error).__name__}: {error}"
+        ) from error
+    key = f"{type(error).__name__}: {error}"
+    if key not in _warned:
+        _warned.add(key)
+        warnings.warn(
+            f"framecap could not capture {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) because of a fault of its own "
+            f"({key}); the function runs natively. Please report it.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+# What the report and tests read
+
+
+def code_states() -> Iterator[CodeState]:
+    """All code objects that were entered, in the order of their first entry."""
+    return iter(_order)
+
+
+def state_of(code: CodeType) -> CodeState | None:
+    known = _states.get(code)
+    return known[1] if known is not None and known[0] == id(code) else None
+
+
+def forget_all() -> None:
+    """Drop everything captured and learned; running frames go on."""
+    for reference in _codes:
+        code = reference()
+        if code is not None:
+            hook.forget(code)
+    _codes.clear()
+    _states.clear()
+    _order.clear()
+    _broken_calls.clear()
+    _warned.clear()
+
+
+def install() -> None:
+    """Attach this module to the hook; called once, by the API."""
+    hook.set_callbacks(on_code, on_miss, on_error)
+

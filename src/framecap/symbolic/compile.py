@@ -1,0 +1,191 @@
+"""From a finished Region to what runs: the graph, the backend's callable, the guard program and the epilogue."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from framecap.graph import Graph, GraphModule, Node, compile_function, generate
+from framecap.guards import Source
+
+from ..errors import BackendError
+from ..tracing.metadata import map_leaves
+from ..tracing.region import Input, Op, Region
+from .epilogue import Emitter
+
+
+@dataclass(slots=True)
+class BuiltGraph:
+    """A region's graph: its nodes' inputs in order, the state it uses, and which operators became nodes."""
+
+    graph: Graph
+    placeholders: list[Input]
+    state: list[tuple[str, Input]]
+    ops: list[Op]
+    outputs: list[Op]
+
+
+def live_ops(region: Region, outputs: list[Op]) -> list[Op]:
+    """Operators that are needed for ``outputs`` or have an effect, in order."""
+    needed: set[int] = set()
+    stack: list[Op] = [*outputs, *(op for op in region.ops if op.keep)]
+    while stack:
+        op = stack.pop()
+        if id(op) in needed:
+            continue
+        needed.add(id(op))
+
+        def visit(leaf: Any) -> Any:
+            if isinstance(leaf, Op):
+                stack.append(leaf)
+            return leaf
+
+        map_leaves((op.args, op.kwargs), visit)
+    return [op for op in region.ops if id(op) in needed]
+
+
+def build_graph(region: Region, outputs: list[Op]) -> BuiltGraph:
+    """The IR of a region, with only what is needed."""
+    ops = live_ops(region, outputs)
+    inputs: dict[int, Input] = {}
+
+    def collect(leaf: Any) -> Any:
+        if isinstance(leaf, Input):
+            inputs.setdefault(id(leaf), leaf)
+        return leaf
+
+    for op in ops:
+        map_leaves((op.args, op.kwargs), collect)
+        if op.op == "call_module":
+            collect(op.target)
+    graph = Graph()
+    nodes: dict[int, Node] = {}
+    by_source: dict[Source, Node] = {}
+    placeholders: list[Input] = []
+    for item in inputs.values():
+        if item.role != "placeholder":
+            continue
+        node = by_source.get(item.source)
+        if node is None:
+            node = by_source[item.source] = graph.placeholder(item.hint)
+            placeholders.append(item)
+        nodes[id(item)] = node
+    state: list[tuple[str, Input]] = []
+    targets: dict[int, str] = {}
+    taken: set[str] = set()
+    for item in inputs.values():
+        if item.role == "placeholder":
+            continue
+        name = _state_name(item.source, taken)
+        state.append((name, item))
+        targets[id(item)] = name
+        if item.role == "get_attr":
+            nodes[id(item)] = graph.get_attr(name)
+    for op in ops:
+        args, kwargs = map_leaves((op.args, op.kwargs), lambda leaf: nodes[id(leaf)])
+        target = targets[id(op.target)] if op.op == "call_module" else op.target
+        node = graph.create_node(op.op, target, args, kwargs, name=op.hint or None)
+        if op.stack:
+            node.meta["where"] = op.stack[0]
+            node.meta["stack"] = list(op.stack)
+        nodes[id(op)] = node
+    graph.output(tuple(nodes[id(op)] for op in outputs))
+    return BuiltGraph(graph, placeholders, state, ops, outputs)
+
+
+def _state_name(source: Source, taken: set[str]) -> str:
+    """A dotted name for a parameter or module: the path the user would write, without the tables of nn.Module."""
+    text = str(source)
+    for noise in ("._modules", "._parameters", "._buffers"):
+        text = text.replace(noise, "")
+    parts: list[str] = []
+    word = ""
+    for char in text:
+        if char.isalnum() or char == "_":
+            word += char
+        elif word:
+            parts.append(word)
+            word = ""
+    if word:
+        parts.append(word)
+    if len(parts) > 1 and parts[0] == "self":
+        parts = parts[1:]
+    if parts and parts[0].isdigit():
+        parts[0] = f"_{parts[0]}"
+    name = ".".join(parts) or "state"
+    base, count = name, 1
+    while name in taken or any(t.startswith(f"{name}.") or name.startswith(f"{t}.") for t in taken):
+        name = f"{base}_{count}"
+        count += 1
+    taken.add(name)
+    return name
+
+
+def compile_backend(built: BuiltGraph, backend: Callable[..., Any] | None, backend_name: str, emitter: Emitter) -> tuple[str, Any]:
+    """Code that calls the graph (an expression for a tuple of outputs) and the object it calls."""
+    if backend is None:
+        generated = generate(built.graph, state="arguments")
+        function = compile_function(generated, "graph")
+        by_name = dict(built.state)
+        arguments = [emitter.input(item.source) for item in built.placeholders]
+        arguments += [emitter.input(by_name[target].source) for target in generated.state_targets]
+        name = emitter.object(function, "graph")
+        return f"{name}({', '.join(arguments)})", function
+    root = {target: item.example for target, item in built.state}
+    module = GraphModule(root, built.graph)
+    examples = [item.example for item in built.placeholders]
+    try:
+        compiled = backend(module, examples)
+    except Exception as error:
+        raise BackendError(f"backend {backend_name!r} raised {type(error).__name__}: {error}") from error
+    if not callable(compiled):
+        raise BackendError(
+            f"backend {backend_name!r} returned an object of type {type(compiled).__name__}; it must return a callable that "
+            "takes the graph's inputs and returns its outputs"
+        )
+    name = emitter.object(compiled, "compiled")
+    arguments = [emitter.input(item.source) for item in built.placeholders]
+    return f"{name}({', '.join(arguments)})", compiled
+
+
+_serial = 0
+
+
+def compile_epilogue(
+    emitter: Emitter, call: str, outputs: list[str], body: list[str], result: str, *, switches: bool, random: bool, has_graph: bool
+) -> Any:
+    """The function `run` of a variant. switches: restore the grad mode on an error; random: and the generator's state."""
+    global _serial
+    _serial += 1
+    lines = [f"def region({', '.join(emitter.inputs.values())}):"]
+    if has_graph:
+        unpack = f"{', '.join(outputs)}{',' if outputs else ''}" if outputs else "_"
+        statement = f"{unpack} = {call}"
+        before, restore = [], []
+        if switches:
+            before.append(f"grad = {emitter.object(torch.is_grad_enabled, 'is_grad_enabled')}()")
+            restore.append(f"{emitter.object(torch._C._set_grad_enabled, 'set_grad_enabled')}(grad)")
+        if random:
+            before.append(f"rng = {emitter.object(torch.get_rng_state, 'get_rng_state')}()")
+            restore.append(f"{emitter.object(torch.set_rng_state, 'set_rng_state')}(rng)")
+        lines += [f"    {line}" for line in before]
+        if restore:
+            lines += ["    try:", f"        {statement}", "    except BaseException:"]
+            lines += [f"        {line}" for line in restore] + ["        raise"]
+        else:
+            lines.append(f"    {statement}")
+    lines += [f"    {line}" for line in body]
+    lines.append(f"    return {result}")
+    source = "\n".join(lines) + "\n"
+    filename = f"<framecap region {_serial}>"
+    namespace: dict[str, Any] = {"__builtins__": __builtins__, "__name__": "framecap.region", **emitter.objects}
+    exec(compile(source, filename, "exec"), namespace)
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    function = namespace.pop("region")
+    import weakref
+
+    weakref.finalize(function, linecache.cache.pop, filename, None)
+    return function

@@ -1,0 +1,206 @@
+"""The region with what values need from above: wrapping objects, calling functions, recording tensor operators."""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from framecap.guards import AbsentKeyGuard, DictOf, Get, Index, IsGuard, Item, Source
+from framecap.guards import Const as ConstSource
+
+from ..errors import DISABLED, IMPURE, UNKNOWN_CALL, GraphBreak
+from ..models.registry import MODELS
+from ..tracing.region import Input, Op, Region
+from ..values.base import Args, Kwargs, Value
+from ..values.constant import Const
+from ..values.function import BuiltinValue, CellValue, ClassValue, ClosureValue, FunctionConst
+from ..values.instance import DELETED, EnumMember, InstanceValue
+from ..values.sequence import TupleValue
+from .arguments import Signature, bind_arguments
+from .wrap import wrap
+
+EAGER_FUNCTIONS: set[Any] = set()
+"""Functions that always run natively, by framecap.disable."""
+LEAF_FUNCTIONS: set[Any] = set()
+"""Functions that become one node, by framecap.allow_in_graph."""
+
+
+class Namespace:
+    """A module's globals: the real dict, and what the region has stored in it."""
+
+    def __init__(self, real: dict[str, Any], source: Source | None) -> None:
+        self.real = real
+        self.source = source
+        self.stored: dict[str, Any] = {}
+
+    def find(self, tx: Tracer, name: str) -> Value | None:
+        """The value of a global, or None if there is none; its absence is then guarded."""
+        if name in self.stored:
+            found = self.stored[name]
+            return None if found is DELETED else found
+        if name not in self.real:
+            if self.source is not None:
+                tx.guard(AbsentKeyGuard(self.source, name, where=tx.where))
+            return None
+        if self.source is None:
+            raise GraphBreak(UNKNOWN_CALL, f"the namespace of {name!r} can't be reached again")
+        return tx.wrap(self.real[name], Item(self.source, name))
+
+    def store(self, tx: Tracer, name: str, value: Any) -> None:
+        before = self.stored
+
+        def undo() -> None:
+            self.stored = before
+
+        tx.undo_later(undo)
+        self.stored = {**before, name: value}
+        tx.record("global", self, name, value)
+
+
+class Tracer(Region):
+    """See the module. One Tracer serves one attempt to capture one region."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.namespaces: dict[int, Namespace] = {}
+        self.states: dict[int, Input] = {}
+        self.run_code: Callable[..., Value] = _no_runner
+        self.broken_calls: set[tuple[Any, int, Any]] = set()
+        self.leaf_policy: Callable[[Any], bool | None] | None = None
+
+    # Reads
+
+    def wrap(self, real: Any, source: Source) -> Value:
+        """The value of a real object found at ``source``; guards what is relied upon."""
+        return wrap(self, real, source)
+
+    def namespace_of(self, space: dict[str, Any], source: Source | None) -> Namespace:
+        known = self.namespaces.get(id(space))
+        if known is None:
+            known = self.namespaces[id(space)] = Namespace(space, source)
+        elif known.source is not None and source is not None and known.source != source:
+            self.same(known.source, source)
+        elif known.source is None:
+            known.source = source
+        return known
+
+    def constant_key(self, key: Any) -> Value:
+        """The value of a key of an outside dict, known by the guard on the dict's keys."""
+        if isinstance(key, enum.Enum):
+            return self.enum_member(key)
+        if isinstance(key, type):
+            return ClassValue(key)
+        if isinstance(key, types.FunctionType):
+            return FunctionConst(key)
+        if type(key) is tuple:
+            return TupleValue([self.constant_key(item) for item in key])
+        return Const(key)
+
+    def enum_member(self, member: Any) -> Value:
+        return EnumMember(type(member), member, ConstSource(member))
+
+    def state_input(self, real: Any, source: Source, role: str) -> Input:
+        known = self.states.get(id(real))
+        if known is not None:
+            self.same(known.source, source)
+            return known
+        self.states[id(real)] = new = Input(source, real, str(source), role)
+        self.undo_later(lambda: self.states.pop(id(real), None) and None)
+        return new
+
+    # Operators
+
+    def tensor_op(self, op: str, target: Any, args: Args, kwargs: Kwargs | None = None, mutates: Value | None = None) -> Value:
+        from ..models.torch_ops import record
+
+        return record(self, op, target, args, kwargs or {}, mutates)
+
+    def set_grad_mode(self, mode: Any, known: bool | None = None) -> None:
+        """Switch the grad mode from here on; ``mode`` is a bool, or the Op that read an earlier mode."""
+        before = self.grad_mode
+        self.undo_later(lambda: setattr(self, "grad_mode", before))
+        self.add_op("call_function", torch._C._set_grad_enabled, (mode,), keep=True, scalar=True)
+        self.grad_mode = mode if isinstance(mode, bool) else known
+        self.switches = True
+
+    switches = False
+
+    # Calls
+
+    def call_builtin(self, function: BuiltinValue, args: Args, kwargs: Kwargs) -> Value:
+        from ..models.descriptors import call_descriptor
+        from ..models.torch_ops import call_torch, is_torch_op
+
+        real = function.value
+        model = lookup(MODELS, real)
+        if model is not None:
+            function.pin(self)
+            return model(self, args, kwargs)
+        if lookup(LEAF_FUNCTIONS, real) or is_torch_op(real):
+            function.pin(self)
+            return call_torch(self, real, args, kwargs)
+        function.pin(self)
+        return call_descriptor(self, function, args, kwargs)
+
+    def call_function(self, function: FunctionConst, args: Args, kwargs: Kwargs) -> Value:
+        """Call a real Python function: by its model, as a node, or by interpreting its code."""
+        from ..models.torch_ops import call_torch, is_torch_op
+
+        real = function.value
+        model = lookup(MODELS, real)
+        if model is not None:
+            function.pin(self)
+            return model(self, args, kwargs)
+        if real in EAGER_FUNCTIONS:
+            function.pin(self)
+            raise GraphBreak(DISABLED, f"{function.describe()} runs natively by framecap.disable")
+        leaf = self.leaf_policy(real) if self.leaf_policy is not None else None
+        if real in LEAF_FUNCTIONS or leaf or is_torch_op(real):
+            function.pin(self)
+            return call_torch(self, real, args, kwargs)
+        if function.source is not None:
+            self.guard(IsGuard(Get(function.source, "__code__"), real.__code__, where=self.where))
+        return self.inline(function, Signature.of_real(self, function), args, kwargs)
+
+    def call_closure(self, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
+        return self.inline(function, Signature.of_closure(function), args, kwargs)
+
+    def inline(self, function: Value, signature: Signature, args: Args, kwargs: Kwargs) -> Value:
+        slots = bind_arguments(self, function, signature, args, kwargs)
+        return self.run_code(self, function, signature, slots)
+
+    def call_method_of(self, owner: Value, method: Any, name: str, args: Args) -> Value:
+        """Call the Python function ``method``, found as ``name`` on the class of ``owner``."""
+        from ..values.instance import class_lookup
+
+        found, source = class_lookup(self, owner.python_type(), name)
+        if not isinstance(found, types.FunctionType):
+            owner.refuse(f"{name}()")
+        return FunctionConst(found, source).call(self, [owner, *args], {})
+
+    def instantiate(self, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+        from ..models.classes import instantiate
+
+        return instantiate(self, cls, args, kwargs)
+
+    def new_op_allowed(self) -> None:
+        if self.impure and self.effects:
+            raise GraphBreak(IMPURE)
+
+
+def lookup(table: Any, key: Any) -> Any:
+    """``table`` at ``key`` by identity of hashable keys; None for what can't be hashed."""
+    try:
+        return table.get(key) if isinstance(table, dict) else key in table
+    except TypeError:
+        return None
+
+
+def _no_runner(*args: Any) -> Value:
+    raise GraphBreak(UNKNOWN_CALL, "no interpreter is attached to this region")
+
+
+__all__ = ["BuiltinValue", "CellValue", "DictOf", "Index", "InstanceValue", "Namespace", "Op", "Tracer"]

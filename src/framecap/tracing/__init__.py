@@ -1,0 +1,1 @@
+"""A region under construction: recorded operators, guards, effects; metadata on demand."""

@@ -1,0 +1,1 @@
+"""What the symbolic interpreter knows of the program's objects: one file a family of types."""

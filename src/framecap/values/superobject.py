@@ -1,0 +1,56 @@
+"""super(cls, owner): lookup that begins after a class in the mro of the owner's class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .base import Value
+from .exception import ExceptionValue
+from .function import ClassValue
+from .instance import InstanceValue, class_getattr, super_lookup
+from .sequence import TupleValue
+
+if TYPE_CHECKING:
+    from ..symbolic.tracer import Tracer as Region
+
+
+class SuperValue(Value):
+    """A super object; ``owner`` is an instance or a class."""
+
+    __slots__ = ("cls", "owner")
+
+    def __init__(self, cls: type, owner: Value) -> None:
+        super().__init__()
+        self.cls = cls
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return super
+
+    def getattr(self, tx: Region, name: str) -> Value:
+        from .function import FunctionConst
+        from .instance import MISSING, attribute_error, bind, function_value, pin, storage_method
+
+        owner = self.owner
+        if isinstance(owner, ClassValue):
+            found, source = super_lookup(tx, owner.cls, self.cls, name)
+            if found is MISSING:
+                raise attribute_error(super, name)
+            if isinstance(found, classmethod):
+                pin(tx, owner.cls, found, source)
+                return bind(function_value(found.__func__, None), owner)
+            if isinstance(found, staticmethod):
+                pin(tx, owner.cls, found, source)
+                return function_value(found.__func__, None)
+            if callable(found) and not isinstance(found, type):
+                return function_value(found, source) if not hasattr(found, "__code__") else FunctionConst(found, source)
+            assert source is not None
+            return tx.wrap(found, source)
+        cls = owner.python_type()
+        if isinstance(owner, InstanceValue) and owner.storage is not None:
+            found, _ = super_lookup(tx, cls, self.cls, name)
+            if type(found).__name__ in ("method_descriptor", "wrapper_descriptor") and name not in ("__setattr__", "__getattribute__"):
+                return storage_method(tx, owner, name, found)
+        if not isinstance(owner, (InstanceValue, TupleValue, ExceptionValue)):
+            self.refuse(f"attribute {name!r}")
+        return class_getattr(tx, owner, cls, name, lambda _tx, _name: None, start=self.cls)

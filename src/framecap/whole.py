@@ -1,0 +1,183 @@
+"""framecap.capture: one graph for a whole call, from the same interpreter but without a real frame."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from framecap.graph import GraphModule
+from framecap.guards import Globals, Slot
+from torch import nn
+
+from . import hook
+from .api import _config
+from .capture import CaptureTracer, make_record
+from .config import Config
+from .errors import CaptureError, GraphBreak, UsageError
+from .points import describe_break
+from .symbolic.compile import build_graph
+from .symbolic.frame import SymbolicFrame, Unread
+from .symbolic.tracer import Namespace
+from .tracing.region import Input, Op
+from .values.base import Raised, Value
+from .values.constant import Const
+from .values.mapping import DictValue
+from .values.number import NumberValue
+from .values.sequence import ListValue, TupleValue
+from .values.tensor import TensorValue
+
+
+def capture_whole(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphModule:
+    """See `framecap.api.capture`."""
+    function, bound = underlying(fn)
+    code = function.__code__
+    signature = inspect.signature(function)
+    try:
+        arguments = signature.bind(*bound, *args, **kwargs)
+    except TypeError as error:
+        raise UsageError(f"framecap.capture: {error}") from None
+    arguments.apply_defaults()
+    slots: list[Any] = [hook.UNBOUND] * (code.co_nlocals + len(code.co_cellvars) + len(code.co_freevars))
+    for i, name in enumerate(code.co_varnames[: len(arguments.arguments)]):
+        slots[i] = arguments.arguments[name]
+    config: Config = _config("eager", True)
+    tx = CaptureTracer(config, frozenset(), tuple(slots))
+    tx.unbound = hook.UNBOUND
+    frame = SymbolicFrame(tx, code, Namespace(function.__globals__, Globals()), _builtins(), None)
+    tx.namespaces[id(function.__globals__)] = frame.namespace
+    frame.slots = [Unread(i) for i in range(frame.program.slot_count)]
+    free = frame.program.slot_count - len(code.co_freevars)
+    from .symbolic.arguments import outside_cell
+
+    for i, cell in enumerate(function.__closure__ or ()):
+        frame.slots[free + i] = outside_cell(tx, cell, Slot(free + i, code.co_freevars[i]))
+    tx.frame = tx.outer = frame
+    before = hook.set_thread_config(None)
+    try:
+        result = run_whole(tx, frame)
+        return to_module(tx, result, type(fn).__name__ if isinstance(fn, nn.Module) else function.__name__, function)
+    finally:
+        hook.set_thread_config(before)
+
+
+def underlying(fn: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The Python function that a call of ``fn`` runs, and what it is bound to."""
+    if isinstance(fn, nn.Module):
+        return type(fn).forward, (fn,)
+    if inspect.ismethod(fn):
+        return fn.__func__, (fn.__self__,)
+    wrapped = getattr(fn, "__wrapped__", fn) if isinstance(fn, hook.OptimizedFunction) else fn
+    if inspect.isfunction(wrapped):
+        return wrapped, ()
+    if hasattr(type(wrapped), "__call__") and inspect.isfunction(type(wrapped).__call__):
+        return type(wrapped).__call__, (wrapped,)
+    raise UsageError(f"framecap.capture takes a Python function or an nn.Module, not an object of type {type(fn).__name__}")
+
+
+def _builtins() -> dict[str, Any]:
+    import builtins
+
+    return builtins.__dict__
+
+
+def run_whole(tx: CaptureTracer, frame: SymbolicFrame) -> Value:
+    """Interpret the frame from its first instruction to its return, or raise CaptureError."""
+    name = frame.code.co_qualname
+    try:
+        # The cells of arguments are made by the interpreted prologue; free variables are in place.
+        for index in range(frame.program.slot_count):
+            if isinstance(frame.slots[index], Unread) and tx.real_slots[index] is hook.UNBOUND:
+                frame.slots[index] = None
+        while frame.result is None:
+            inst = frame.program.instructions[frame.index]
+            if inst.opname == "MAKE_CELL" and isinstance(frame.slots[inst.arg or 0], Unread):
+                frame.slots[inst.arg or 0] = frame.load_slot(inst.arg or 0)
+            frame.step()
+    except GraphBreak as graph_break:
+        record = make_record(tx, frame, graph_break)
+        raise CaptureError(describe_break(record, name)) from None
+    except Raised as raised:
+        place = frame.place()
+        raise CaptureError(
+            f"{name} can't be captured: it raises {raised.value.describe()} at {place.filename}:{place.line} in {place.function}"
+        ) from None
+    return frame.result
+
+
+def to_module(tx: CaptureTracer, result: Value, class_name: str, function: Any) -> GraphModule:
+    """The GraphModule of a finished whole capture."""
+    if tx.effects:
+        kinds = sorted({effect.kind for effect in tx.effects})
+        raise CaptureError(
+            f"{function.__qualname__} changes objects outside of the graph ({', '.join(kinds)}), which a graph can't express; "
+            "return the new values instead"
+        )
+    output = structure(tx, result)
+    refs = _refs(output)
+    built = build_graph(tx, [r for r in refs if isinstance(r, Op)])
+    raise_if_lost(built, refs)
+    root = {target: item.example for target, item in built.state}
+    graph = built.graph
+    from framecap.graph import GraphModule as Module
+
+    out = next(n for n in graph.nodes if n.op == "output")
+    nodes = dict(zip((id(op) for op in built.outputs), out.args[0], strict=True))
+    by_source = dict(zip((item.source for item in built.placeholders), (n for n in graph.nodes if n.op == "placeholder"), strict=True))
+
+    def resolve(part: Any) -> Any:
+        if isinstance(part, Op):
+            return nodes[id(part)]
+        if isinstance(part, Input):
+            return by_source[part.source]
+        if isinstance(part, dict):
+            return {k: resolve(v) for k, v in part.items()}
+        if type(part) in (tuple, list):
+            return type(part)(resolve(p) for p in part)
+        return part
+
+    out.args = (resolve(output),)
+    return Module(root, graph, class_name)
+
+
+def raise_if_lost(built: Any, refs: list[Any]) -> None:
+    known = {item.source for item in built.placeholders}
+    for ref in refs:
+        if isinstance(ref, Input) and ref.source not in known and ref.role == "placeholder":
+            node = built.graph  # an input that only passes through still is one
+            first = next(iter(node.nodes), None)
+            if first is None:
+                continue
+            with node.inserting_before(first):
+                node.placeholder(ref.hint)
+            built.placeholders.insert(0, ref)
+            known.add(ref.source)
+
+
+def structure(tx: CaptureTracer, value: Value) -> Any:
+    """A result as a graph's output: nodes in tuples, lists and dicts."""
+    if isinstance(value, (TensorValue, NumberValue)):
+        return value.ref
+    if isinstance(value, TupleValue):
+        return tuple(structure(tx, item) for item in value.items)
+    if isinstance(value, ListValue):
+        return [structure(tx, item) for item in value.items]
+    if isinstance(value, DictValue):
+        return {key.value: structure(tx, item) for key, item in value.entries.values() if isinstance(key, Const)}
+    if isinstance(value, Const):
+        return value.value
+    storage = getattr(value, "storage", None)
+    if isinstance(storage, DictValue):
+        return structure(tx, storage)
+    raise CaptureError(f"the result holds {value.describe()}, which a graph can't return")
+
+
+def _refs(output: Any) -> list[Any]:
+    if isinstance(output, (Op, Input)):
+        return [output]
+    if isinstance(output, dict):
+        return [r for item in output.values() for r in _refs(item)]
+    if isinstance(output, (tuple, list)):
+        return [r for item in output for r in _refs(item)]
+    return []
+
+
