@@ -13,7 +13,7 @@ from torch import nn
 from . import hook, points
 from .backends import Backend, resolve
 from .config import Config
-from .errors import UsageError
+from .errors import DATA_DEPENDENT, UsageError
 from .models.registry import MODELS
 from .models.torch_functions import requested_break
 from .report.data import Break, FunctionReport, Report
@@ -146,20 +146,34 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Report]:
 
 
 def collect_report() -> Report:
-    """What was captured and where graphs broke since the last `reset`, by function."""
-    functions = []
-    for state in points.code_states():
-        times = {}
+    """What was captured and where graphs broke since the last `reset`, by function.
+
+    A break is listed with the function in which it stands, not with those that call it. What only kept a function
+    without tensor code from being captured is left out.
+    """
+    states = list(points.code_states())
+    times: dict[int, int] = {}
+    for state in states:
         for point in state.points.values():
             for variant in point.variants:
                 record = variant.data.record
                 if record is not None:
                     times[id(record)] = times.get(id(record), 0) + variant.hits
-        breaks = tuple(_as_break(record, times.get(id(record), 0)) for record in state.breaks.values())
+    reached = {(r.place, r.kind.code) for s in states for r in s.breaks.values() if r.caller is not None}
+    own = {(r.place, r.kind.code) for s in states for r in s.breaks.values() if r.caller is None}
+    functions = []
+    for state in states:
+        breaks = []
+        for record in state.breaks.values():
+            key = (record.place, record.kind.code)
+            if record.caller is not None and key in own:
+                continue
+            if state.graphs or key in reached or record.kind is DATA_DEPENDENT or record.caller is not None:
+                breaks.append(_as_break(record, times.get(id(record), 0)))
         if state.graphs or breaks:
             functions.append(
                 FunctionReport(
-                    state.name, state.filename, state.line, state.graphs, state.operators, breaks, tuple(state.recompiles)
+                    state.name, state.filename, state.line, state.graphs, state.operators, tuple(breaks), tuple(state.recompiles)
                 )
             )
     return Report(tuple(functions))

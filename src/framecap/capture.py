@@ -14,7 +14,7 @@ from framecap.guards import Builtins, DistinctGuard, Globals, Guard, IsGuard, It
 
 from . import models, opcodes  # noqa: F401  (fill the tables)
 from .config import Config
-from .errors import CALLEE_BREAKS, ESCAPES, LOOP, RAISES, BreakRecord, GraphBreak, Place
+from .errors import ESCAPES, LOOP, RAISES, BreakRecord, GraphBreak, Place
 from .models.registry import MODELS  # noqa: F401
 from .symbolic.arguments import outside_cell
 from .symbolic.compile import BuiltGraph, build_graph, compile_backend, compile_epilogue
@@ -25,6 +25,7 @@ from .symbolic.tracer import Namespace, Tracer
 from .tracing.region import Input
 from .values.base import Raised, Unmaterialisable, Value
 from .values.constant import Const
+from .values.context_var import TokenValue
 from .values.function import CellValue
 from .values.method import MethodValue
 
@@ -76,7 +77,6 @@ class CaptureTracer(Tracer):
         self.real_slots = slots
         self.back_jumps: dict[tuple[int, int], int] = {}
         self.must_break: str | None = None
-        self.inner_breaks: list[GraphBreak] = []
         self.run_code = run_inlined
 
     def load_unread(self, frame: SymbolicFrame, index: int) -> Any:
@@ -116,8 +116,7 @@ class CaptureTracer(Tracer):
                 raise GraphBreak(LOOP, "the loop of a called function goes round many times")
 
     def note_broken_call(self, key: Any, graph_break: GraphBreak) -> None:
-        self.broken_calls.add(key)
-        self.inner_breaks.append(graph_break)
+        self.broken_calls[key] = graph_break
 
 
 class Checkpoint:
@@ -164,7 +163,7 @@ def capture_frame(
     *,
     forced: set[int],
     dynamic: frozenset[Source],
-    broken_calls: set[Any],
+    broken_calls: dict[Any, GraphBreak],
     live: Callable[[int], frozenset[int]] | None = None,
 ) -> Captured | Ended:
     """Interpret the frame from where it stands. ``forced`` (added to) are offsets where a region has to end."""
@@ -278,12 +277,9 @@ def make_record(tx: CaptureTracer, frame: SymbolicFrame, graph_break: GraphBreak
     """The break as users see it: at the innermost line if a called function breaks."""
     outer = frame.place()
     inner = graph_break.place
-    record = BreakRecord(graph_break.kind, graph_break.detail or graph_break.kind.explanation, graph_break.hint, inner or outer)
-    if inner is not None and inner != outer:
-        record.inner = outer
-    if graph_break.kind is CALLEE_BREAKS:
-        record.inner = outer
-    return record
+    detail = graph_break.detail or graph_break.kind.explanation
+    caller = outer if inner is not None and inner != outer else None
+    return BreakRecord(graph_break.kind, detail, graph_break.hint, inner or outer, caller)
 
 
 # Finishing
@@ -298,6 +294,10 @@ def finish(
     if tx.handled:
         raise Unmaterialisable(tx.handled[0])
     tx.frame = None
+    for variable in tx.set_variables.values():
+        if variable.stack:
+            # The token of the set may be needed by native code: it has to be made there.
+            raise Unmaterialisable(TokenValue(variable, 0, variable.set_at))
     emitter = Emitter()
     for effect in tx.effects:
         emitter.effect(effect)

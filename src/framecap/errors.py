@@ -6,7 +6,7 @@ group by the kind's code, and docs/graph_breaks.md lists them all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 class FramecapError(Exception):
@@ -101,11 +101,6 @@ AUTOGRAD = _kind(
     "The call drives or observes autograd (backward, hooks, grad), which runs natively.",
     "None needed: forward and optimizer code around it is captured.",
 )
-CALLEE_BREAKS = _kind(
-    "callee-breaks",
-    "The called function has a graph break inside, so it runs as a frame of its own.",
-    "See the break that is listed for the called function.",
-)
 RAISES = _kind(
     "raises",
     "The program raises an exception here.",
@@ -162,7 +157,7 @@ class GraphBreak(Exception):
     """Interpretation can't go past this instruction: run it natively.
 
     kind: one of the constants of this module. detail: what exactly, a clause or sentence that names the object.
-    The frame adds the place. ``resumable`` is False where what follows is pointless to wake (never set by models).
+    The frame adds the place.
     """
 
     def __init__(self, kind: BreakKind, detail: str = "", hint: str | None = None) -> None:
@@ -171,6 +166,12 @@ class GraphBreak(Exception):
         self.detail = detail
         self.hint = kind.hint if hint is None else hint
         self.place: Place | None = None
+
+    def again(self) -> GraphBreak:
+        """The same break, to be raised once more for a call that is known to break inside."""
+        copy = GraphBreak(self.kind, self.detail, self.hint)
+        copy.place = self.place
+        return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +188,14 @@ class Place:
 
 @dataclass(slots=True)
 class BreakRecord:
-    """A graph break as the report shows it; ``times`` counts how often a region ended here."""
+    """A graph break as the report shows it.
+
+    place: of the broken expression. caller: where the captured frame calls the function that breaks, if it isn't the
+    frame itself.
+    """
 
     kind: BreakKind
     detail: str
     hint: str
     place: Place
-    times: int = 0
-    inner: Place | None = None
-    extra: dict[str, object] = field(default_factory=dict)
+    caller: Place | None = None

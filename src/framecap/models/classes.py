@@ -16,7 +16,7 @@ from torch import nn
 
 from ..errors import AUTOGRAD, CONTEXT_MANAGER, UNKNOWN_CALL, UNSUPPORTED_VALUE, GraphBreak
 from ..values.base import Args, Kwargs, Raised, Value
-from ..values.constant import UNKNOWN, Const, constant_of, from_real, real_call
+from ..values.constant import UNKNOWN, Const, Record, constant_of, from_real, real_call
 from ..values.context import GradModeValue
 from ..values.decorated import PartialValue
 from ..values.exception import ExceptionValue
@@ -462,6 +462,19 @@ def _grad_mode(cls: Any, mode: bool | None) -> None:
 
 _grad_mode(torch.no_grad, False)
 _grad_mode(torch.enable_grad, True)
+
+
+@models(torch.finfo, torch.iinfo)
+def _info(tx: Region, args: Args, kwargs: Kwargs) -> Value:
+    kinds = [constant_of(tx, a) for a in (*args, *kwargs.values())]
+    if any(not isinstance(kind, torch.dtype) for kind in kinds):
+        raise GraphBreak(UNSUPPORTED_VALUE, "the limits of an unknown dtype are asked for")
+    return Record(_limits(*kinds))
+
+
+def _limits(kind: torch.dtype | None = None) -> Any:
+    kind = torch.get_default_dtype() if kind is None else kind
+    return real_call(torch.finfo if kind.is_floating_point or kind.is_complex else torch.iinfo, kind)
 
 
 @models(types.MethodType)

@@ -12,7 +12,7 @@ from ..values.base import Args, Kwargs, Value
 from ..values.constant import UNKNOWN, Const, ConstMethod, constant_of, from_real, real_call
 from ..values.exception import ExceptionValue
 from ..values.function import BuiltinValue, ClassValue
-from ..values.instance import InstanceValue, class_getattr, storage_method
+from ..values.instance import InstanceValue, generic_getattr, storage_method
 from ..values.mapping import DictValue, SetValue
 from ..values.sequence import ListValue, TupleValue
 from ..values.tensor import TensorValue
@@ -57,6 +57,8 @@ _PURE_CLASS_METHODS = {"fromhex", "from_bytes"}
 
 def _method(tx: Region, owner: type, name: str, real: Any, args: Args, kwargs: Kwargs) -> Value | None:
     target, *rest = args
+    if name == "__getattribute__" and isinstance(target, InstanceValue):
+        return generic_getattr(tx, target, target.cls, constant_of(tx, rest[0]), target.read)
     if isinstance(target, TensorValue) and issubclass(torch.Tensor, owner) and owner is not object:
         return target.getattr(tx, name).call(tx, rest, kwargs)
     if owner is object:
@@ -65,8 +67,6 @@ def _method(tx: Region, owner: type, name: str, real: Any, args: Args, kwargs: K
         if name == "__setattr__" and isinstance(target, InstanceValue):
             target.generic_setattr(tx, constant_of(tx, rest[0]), rest[1])
             return Const(None)
-        if name == "__getattribute__" and isinstance(target, InstanceValue):
-            return class_getattr(tx, target, target.cls, constant_of(tx, rest[0]), target.read)
         if name in ("__eq__", "__ne__"):
             from .operators import identical
 

@@ -117,6 +117,16 @@ def _module_setattr(tx: Region, args: Any, kwargs: Any) -> Value:
     return Const(None)
 
 
+@models(nn.Module.__getattr__)
+def _module_getattr(tx: Region, args: Any, kwargs: Any) -> Value:
+    from ..values.module import ModuleValue
+
+    owner, name = args
+    if not isinstance(owner, ModuleValue):
+        raise GraphBreak(UNSUPPORTED_VALUE, "nn.Module.__getattr__ of something else")
+    return owner.registered(tx, constant_of(tx, name))
+
+
 @models(typing.cast)
 def _cast(tx: Region, args: Any, kwargs: Any) -> Value:
     result: Value = args[1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..bytecode.instruction import Instruction
 from ..bytecode.program import Program, program_of
 from ..config import MAX_INLINE_DEPTH
-from ..errors import CALLEE_BREAKS, TOO_DEEP, UNSUPPORTED_OPCODE, GraphBreak, Place
+from ..errors import TOO_DEEP, UNSUPPORTED_OPCODE, GraphBreak, Place
 from ..opcodes.registry import HANDLERS
 from ..values.base import Raised, Value
 from ..values.exception import ExceptionValue
@@ -172,8 +172,9 @@ def run_inlined(tx: Tracer, function: Value, signature: Signature, slots: list[V
     if caller.depth >= MAX_INLINE_DEPTH:
         raise GraphBreak(TOO_DEEP, f"{signature.name} is called at depth {caller.depth}")
     key = (caller.code, caller.inst.offset, code)
-    if key in tx.broken_calls:
-        raise GraphBreak(CALLEE_BREAKS, f"{signature.name} has a graph break inside")
+    cause = tx.broken_calls.get(key)
+    if cause is not None:
+        raise cause.again()
     from ..models.builtins import BUILTINS
 
     frame = SymbolicFrame(tx, code, signature.namespace, BUILTINS, caller)

@@ -16,6 +16,7 @@ from ..models.registry import MODELS
 from ..tracing.region import Input, Op, Region
 from ..values.base import Args, Kwargs, Value
 from ..values.constant import Const
+from ..values.context_var import ContextVarValue
 from ..values.function import BuiltinValue, CellValue, ClassValue, ClosureValue, FunctionConst
 from ..values.instance import DELETED, EnumMember, InstanceValue
 from ..values.sequence import TupleValue
@@ -67,8 +68,9 @@ class Tracer(Region):
         super().__init__(*args, **kwargs)
         self.namespaces: dict[int, Namespace] = {}
         self.states: dict[int, Input] = {}
+        self.set_variables: dict[int, ContextVarValue] = {}
         self.run_code: Callable[..., Value] = _no_runner
-        self.broken_calls: set[tuple[Any, int, Any]] = set()
+        self.broken_calls: dict[tuple[Any, int, Any], GraphBreak] = {}
         self.leaf_policy: Callable[[Any], bool | None] | None = None
 
     # Reads

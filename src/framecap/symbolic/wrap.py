@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import enum
 import functools
 import types
@@ -28,11 +29,12 @@ from torch import nn
 from ..errors import TENSOR_SUBCLASS, GraphBreak
 from ..tracing.region import Input, is_argument
 from ..values.base import Value
-from ..values.constant import IMMUTABLE, Const, Opaque, is_immutable
+from ..values.constant import IMMUTABLE, Const, Opaque, Record, is_immutable
+from ..values.context_var import ContextVarValue
 from ..values.decorated import PartialValue
 from ..values.function import BuiltinValue, ClassValue, FunctionConst, ModuleNamespace, PropertyLike
 from ..values.instance import EnumMember, InstanceValue
-from ..values.mapping import DictValue, SetValue, plain_key
+from ..values.mapping import DictValue, OutsideSet, SetValue, plain_key
 from ..values.method import MethodValue
 from ..values.module import TABLES, ModuleValue
 from ..values.number import NumberValue
@@ -141,7 +143,7 @@ def _dict_items(tx: Tracer, real: Any, source: Source, factory: Value | None = N
 
 def _set(tx: Tracer, real: Any, source: Source) -> Value:
     if len(real) > MAX_ITEMS or not all(is_immutable(item) for item in real):
-        return Opaque(real, source)
+        return OutsideSet(real, source)
     tx.guard(EqualsGuard(Call(tuple, source), tuple(real), where=tx.where))
     value = SetValue(type(real), source)
     value.entries = {item: Const(item) for item in real}
@@ -169,7 +171,7 @@ def _function(tx: Tracer, real: types.FunctionType, source: Source) -> Value:
 
 def _builtin(tx: Tracer, real: Any, source: Source) -> Value:
     owner = getattr(real, "__self__", None)
-    if owner is None or isinstance(owner, (types.ModuleType, type)):
+    if owner is None or isinstance(owner, (types.ModuleType, type)) or type(owner).__module__ == "pybind11_builtins":
         tx.guard(IsGuard(source, real, where=tx.where))
         return BuiltinValue(real, source)
     if type(real) is types.BuiltinMethodType and type(owner) in (list, dict, set, OrderedDict):
@@ -218,7 +220,7 @@ def _subclass_tensor(tx: Tracer, real: Any, source: Source) -> Value:
 
 def _code(tx: Tracer, real: types.CodeType, source: Source) -> Value:
     tx.guard(IsGuard(source, real, where=tx.where))
-    return Opaque(real, source)
+    return Record(real, source)
 
 
 TABLE: dict[type, Callable[[Tracer, Any, Source], Value]] = {
@@ -243,6 +245,7 @@ TABLE: dict[type, Callable[[Tracer, Any, Source], Value]] = {
     types.ClassMethodDescriptorType: _pinned(BuiltinValue),
     types.MethodWrapperType: _typed(_opaque),
     types.CodeType: _code,
+    contextvars.ContextVar: _pinned(ContextVarValue),
     property: _pinned(PropertyLike),
     classmethod: _pinned(PropertyLike),
     staticmethod: _pinned(PropertyLike),

@@ -66,7 +66,7 @@ def _rank(start: Any, known: dict[int, int | None], touched: list[Input]) -> int
             known[id(ref)] = ref.example.dim()
             touched.append(ref)
             continue
-        if not isinstance(ref, Op) or ref.scalar:
+        if not isinstance(ref, Op) or (ref.scalar and ref.target is not operator.getitem):
             known[id(ref)] = 0
             continue
         needs = _operands(ref)

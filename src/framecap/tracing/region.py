@@ -191,7 +191,7 @@ class Region:
     ) -> Op:
         """Record an operator; ``args`` are graph arguments (see `Value.as_argument`).
 
-        scalar: works on Python numbers only, and so can't be what fails in an impure region.
+        scalar: works on Python numbers, or takes a part of a result: not an operator of its own, and can't fail.
         """
         if not scalar and self.impure:
             if self.effects:

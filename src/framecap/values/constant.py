@@ -161,6 +161,22 @@ class Opaque(Const):
         return emitter.input(self.source)
 
 
+class Record(Opaque):
+    """An immutable object whose public attributes are constants: a code object, torch.finfo."""
+
+    __slots__ = ()
+
+    def getattr(self, tx: Region, name: str) -> Value:
+        if not name.startswith("_") and hasattr(self.value, name) and not callable(getattr(self.value, name)):
+            return from_real(getattr(self.value, name))
+        return super().getattr(tx, name)
+
+    def emit(self, emitter: Emitter) -> str:
+        if self.source is not None:
+            return emitter.input(self.source)
+        return emitter.object(self.value, type(self.value).__name__)
+
+
 class ConstMethod(Value):
     """A bound method of a constant, such as ``",".join``."""
 

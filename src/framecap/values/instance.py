@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from framecap.guards import AbsentAttrGuard, AbsentTypeAttrGuard, Attr, IsGuard, TypeAttr
+from framecap.guards import AbsentAttrGuard, AbsentTypeAttrGuard, Attr, DictOf, IsGuard, TypeAttr
 from framecap.guards import Const as ConstSource
 
 from ..errors import UNSUPPORTED_ATTRIBUTE, GraphBreak
@@ -17,7 +17,7 @@ from .constant import UNKNOWN, Const, constant_of
 from .exception import ExceptionValue
 from .function import BuiltinValue, ClassValue, FunctionConst, PropertyLike
 from .marks import DELETED
-from .mapping import DictValue
+from .mapping import DictValue, pairs_of
 from .method import BuiltinMethod, MethodValue
 from .sequence import ListValue
 
@@ -54,24 +54,41 @@ def pin(tx: Region, cls: type, found: Any, source: Source | None) -> None:
 
 
 def function_value(found: Any, source: Source | None) -> Value:
-    return FunctionConst(found, source) if isinstance(found, types.FunctionType) else BuiltinValue(found, source)
+    """A callable found on a class. Without a source of its own it is part of something pinned, such as a property."""
+    if isinstance(found, types.FunctionType):
+        return FunctionConst(found, source if source is not None else ConstSource(found))
+    return BuiltinValue(found, source)
 
 
 def attribute_error(cls: type, name: str) -> Raised:
     return Raised(ExceptionValue(AttributeError, [Const(f"{cls.__name__!r} object has no attribute {name!r}")]))
 
 
-def class_getattr(
-    tx: Region, owner: Value, cls: type, name: str, read: Callable[[Region, str], Value | None], start: type | None = None
-) -> Value:
+Read = Callable[["Region", str], "Value | None"]
+
+
+def class_getattr(tx: Region, owner: Value, cls: type, name: str, read: Read) -> Value:
+    """``owner.name`` as Objects/typeobject.c does it: the class's __getattribute__, then its __getattr__."""
+    custom, source = class_lookup(tx, cls, "__getattribute__")
+    fallback, fallback_source = class_lookup(tx, cls, "__getattr__")
+    if fallback is MISSING and not isinstance(custom, types.FunctionType):
+        return generic_getattr(tx, owner, cls, name, read)
+    try:
+        if isinstance(custom, types.FunctionType):
+            return FunctionConst(custom, source).call(tx, [owner, Const(name)], {})
+        return generic_getattr(tx, owner, cls, name, read)
+    except Raised as raised:
+        if fallback is MISSING or not issubclass(raised.value.python_type(), AttributeError):
+            raise
+    pin(tx, cls, fallback, fallback_source)
+    return function_value(fallback, fallback_source).call(tx, [owner, Const(name)], {})
+
+
+def generic_getattr(tx: Region, owner: Value, cls: type, name: str, read: Read, start: type | None = None) -> Value:
     """``object.__getattribute__`` for an object of class ``cls``; ``read`` looks in the instance.
 
     start: for super(): look on the mro only after this class, and not in the instance.
     """
-    if start is None and name not in ("__class__",):
-        custom, _ = class_lookup(tx, cls, "__getattribute__")
-        if isinstance(custom, types.FunctionType):
-            raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"class {cls.__name__} has a __getattribute__ of its own")
     if start is None:
         found, source = class_lookup(tx, cls, name)
     else:
@@ -112,11 +129,6 @@ def class_getattr(
         if own is not None:
             return own
     if found is MISSING:
-        if start is None:
-            fallback, fallback_source = class_lookup(tx, cls, "__getattr__")
-            if fallback is not MISSING:
-                pin(tx, cls, fallback, fallback_source)
-                return function_value(fallback, fallback_source).call(tx, [owner, Const(name)], {})
         raise attribute_error(cls, name)
     if kind is types.FunctionType:
         return MethodValue(FunctionConst(found, source), owner)
@@ -164,7 +176,7 @@ def bind(function: Value, owner: Value) -> Value:
 def owner_special(tx: Region, owner: Value, cls: type, name: str) -> Value:
     """``__dict__`` and other attributes that C code computes."""
     if name == "__dict__" and isinstance(owner, InstanceValue):
-        return owner.dict_view(tx)
+        return InstanceDict(owner)
     raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"attribute {name!r} of class {cls.__name__} is computed by C code")
 
 
@@ -328,10 +340,6 @@ class InstanceValue(Value):
             raise Raised(ExceptionValue(AttributeError, [Const(name)]))
         self.write(tx, name, DELETED)
 
-    def dict_view(self, tx: Region) -> Value:
-        """``self.__dict__``: only of an object made here, as a copy, when nothing can write through it."""
-        raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"__dict__ of {self.describe()} is read")
-
     # Protocols, by the methods of the class
 
     def special(self, tx: Region, name: str, args: Args) -> Value | None:
@@ -447,6 +455,94 @@ class InstanceValue(Value):
         for key, item in self.attrs.items():
             if item is not DELETED:
                 emitter.line(f"{put}({name}, {key!r}, {emitter.value(item)})")
+
+
+class InstanceDict(Value):
+    """``owner.__dict__``: reads and writes go to the owner's own attributes."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: InstanceValue) -> None:
+        super().__init__()
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return dict
+
+    def getattr(self, tx: Region, name: str) -> Value:
+        if name in ("get", "pop", "setdefault", "update"):
+            return BuiltinMethod(self, name, self._method)
+        return self.contents(tx).getattr(tx, name)
+
+    def _method(self, tx: Region, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "update":
+            for other in args:
+                for key, item in pairs_of(tx, other):
+                    self.setitem(tx, key, item)
+            for word, item in kwargs.items():
+                self.owner.write(tx, word, item)
+            return Const(None)
+        found = self.find(tx, args[0])
+        if found is None:
+            if name == "pop" and len(args) < 2:
+                raise Raised(ExceptionValue(KeyError, [args[0]]))
+            found = args[1] if len(args) > 1 else Const(None)
+            if name == "setdefault":
+                self.setitem(tx, args[0], found)
+        elif name == "pop":
+            self.owner.write(tx, constant_of(tx, args[0]), DELETED)
+        return found
+
+    def find(self, tx: Region, key: Value) -> Value | None:
+        name = constant_of(tx, key)
+        if not isinstance(name, str):
+            self.refuse("looking up a key that isn't a string")
+        if type(class_dict_lookup(self.owner.cls, name)) is SLOT:
+            return None
+        return self.owner.read(tx, name)
+
+    def getitem(self, tx: Region, key: Value) -> Value:
+        found = self.find(tx, key)
+        if found is None:
+            raise Raised(ExceptionValue(KeyError, [key]))
+        return found
+
+    def setitem(self, tx: Region, key: Value, value: Value) -> None:
+        name = constant_of(tx, key)
+        if not isinstance(name, str) or type(class_dict_lookup(self.owner.cls, name)) is SLOT:
+            self.refuse("storing under this key")
+        self.owner.write(tx, name, value)
+
+    def contains(self, tx: Region, item: Value) -> bool:
+        return self.find(tx, item) is not None
+
+    def contents(self, tx: Region) -> Value:
+        """All attributes as a dict that is only read."""
+        owner = self.owner
+        if owner.source is None:
+            made = DictValue()
+            made.entries = {k: (Const(k), v) for k, v in owner.attrs.items() if v is not DELETED}
+            return made
+        if owner.attrs:
+            self.refuse("listing the attributes of an object that was changed")
+        return tx.wrap(object.__getattribute__(owner.real, "__dict__"), DictOf(owner.source))
+
+    def length(self, tx: Region) -> int:
+        return self.contents(tx).length(tx)
+
+    def truth(self, tx: Region) -> bool:
+        return self.contents(tx).truth(tx)
+
+    def iterate(self, tx: Region) -> Value:
+        return self.contents(tx).iterate(tx)
+
+    def emit(self, emitter: Emitter) -> str:
+        return f"{emitter.value(self.owner)}.__dict__"
+
+
+def class_dict_lookup(cls: type, name: str) -> Any:
+    """What ``name`` is on the class, without a guard: only to tell slots, whose layout can't change."""
+    return next((c.__dict__[name] for c in cls.__mro__ if name in c.__dict__), MISSING)
 
 
 class EnumMember(InstanceValue):

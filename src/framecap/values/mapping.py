@@ -7,14 +7,16 @@ to the pair of key and item. Only keys whose hashing runs no user code are model
 from __future__ import annotations
 
 import enum
+import types
 from collections import OrderedDict, defaultdict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from framecap.guards import AbsentKeyGuard, Item, KeysGuard
+from framecap.guards import AbsentKeyGuard, Item, KeysGuard, PredicateGuard
 
 from ..errors import UNSUPPORTED_VALUE, GraphBreak
 from .base import Args, Kwargs, Raised, Value
-from .constant import UNKNOWN, Const, constant_of
+from .constant import UNKNOWN, Const, Opaque, constant_of
 from .exception import ExceptionValue
 from .iterator import Iterator, SequenceIterator
 from .method import BuiltinMethod
@@ -187,6 +189,10 @@ class DictValue(Value):
 
     def unpack(self, tx: Region) -> list[Value]:
         return self.keys()
+
+    def unpack_items(self, tx: Region) -> list[Value]:
+        """``list(self.values())``."""
+        return [force(tx, item) for _, item in self.entries.values()]
 
     def hash_key(self, tx: Region) -> Any:
         raise Raised(ExceptionValue(TypeError, [Const(f"unhashable type: {self.cls.__name__!r}")]))
@@ -482,6 +488,27 @@ class SetValue(Value):
         if self.cls is frozenset:
             return emitter.statement(f"frozenset(({', '.join(items)}{',' if items else ''}))")
         return emitter.statement(f"{{{', '.join(items)}}}" if items else "set()")
+
+
+class OutsideSet(Opaque):
+    """A set of objects from outside: only membership of a class, function or constant can be asked."""
+
+    __slots__ = ()
+
+    def contains(self, tx: Region, item: Value) -> bool:
+        key = item.hash_key(tx)
+        if not plain_key(key) and not isinstance(key, (type, types.FunctionType)):
+            self.refuse("a membership test")
+        assert self.source is not None
+        found = key in self.value
+        text = f"{key!r} in {self.source}"
+        tx.guard(PredicateGuard(_membership(key), (self.source,), text, found, where=tx.where))
+        return found
+
+
+@lru_cache(maxsize=None)
+def _membership(key: Any) -> Any:
+    return lambda container: key in container
 
 
 def _set_add(s: SetValue, tx: Region, name: str, args: Args, kwargs: Kwargs) -> Value:

@@ -11,10 +11,13 @@ from ..errors import UNSUPPORTED_ATTRIBUTE, UNSUPPORTED_VALUE, GraphBreak
 from ..tracing.region import Input
 from .base import Args, Kwargs, Value
 from .function import FunctionConst
-from .instance import DELETED, MISSING, InstanceValue, class_getattr, class_lookup, raw_attribute
+from .instance import DELETED, MISSING, InstanceValue, attribute_error, class_lookup, raw_attribute
+from .constant import UNKNOWN, constant_of
 from .mapping import DictValue, DictView
+from .sequence import SliceValue, TupleValue
 
 if TYPE_CHECKING:
+    from ..symbolic.epilogue import Emitter
     from ..symbolic.tracer import Tracer as Region
 
 TABLES = ("_parameters", "_buffers", "_modules")
@@ -44,25 +47,15 @@ class ModuleValue(InstanceValue):
             raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"{table} of {self.describe()} is no plain dict")
         return real, Attr(self.source, table)
 
-    def getattr(self, tx: Region, name: str) -> Value:
-        custom, _ = class_lookup(tx, self.cls, "__getattr__")
-        if custom is not nn.Module.__getattr__ or "__getattr__" not in nn.Module.__dict__:
-            return super().getattr(tx, name)
-        return class_getattr(tx, self, self.cls, name, lambda t, n: self.read(t, n) or self.registered(t, n))
-
-    def registered(self, tx: Region, name: str) -> Value | None:
-        """``nn.Module.__getattr__``: a parameter, buffer or submodule; None if there is none of this name."""
-        if name in TABLES or self.source is None:
-            return None
-        if class_lookup(tx, self.cls, name)[0] is not MISSING:
-            # Python calls __getattr__ only when the class has no such attribute either.
-            return None
-        for table in TABLES:
-            real, source = self.table(tx, table)
-            if name in real:
-                return tx.wrap(real[name], Item(source, name))
-            tx.guard(AbsentKeyGuard(source, name, where=tx.where))
-        return None
+    def registered(self, tx: Region, name: str) -> Value:
+        """``nn.Module.__getattr__``: a parameter, buffer or submodule."""
+        if name not in TABLES and self.source is not None:
+            for table in TABLES:
+                real, source = self.table(tx, table)
+                if name in real:
+                    return tx.wrap(real[name], Item(source, name))
+                tx.guard(AbsentKeyGuard(source, name, where=tx.where))
+        raise attribute_error(self.cls, name)
 
     # Writing
 
@@ -140,6 +133,14 @@ class ModuleValue(InstanceValue):
             return DictView(self.modules_dict(tx), "values").iterate(tx)
         return super().iterate(tx)
 
+    def getitem(self, tx: Region, key: Value) -> Value:
+        sliceable = issubclass(self.cls, (nn.Sequential, nn.ModuleList)) and not overridden(self.cls, "__getitem__")
+        if sliceable and isinstance(key, SliceValue):
+            real = constant_of(tx, key)
+            if real is not UNKNOWN:
+                return ModuleSlice(self, self.modules_dict(tx).unpack_items(tx)[real])
+        return super().getitem(tx, key)
+
     def modules_dict(self, tx: Region) -> DictValue:
         real, source = self.table(tx, "_modules")
         table = tx.wrap(real, source)
@@ -150,6 +151,40 @@ class ModuleValue(InstanceValue):
         if class_lookup(tx, self.cls, "__len__")[0] is MISSING and class_lookup(tx, self.cls, "__bool__")[0] is MISSING:
             return True
         return super().truth(tx)
+
+
+class ModuleSlice(Value):
+    """``modules[a:b]`` of a ModuleList or Sequential: a new container of the same submodules."""
+
+    __slots__ = ("items", "owner")
+
+    def __init__(self, owner: ModuleValue, items: list[Value]) -> None:
+        super().__init__()
+        self.owner = owner
+        self.items = items
+
+    def python_type(self) -> type:
+        return self.owner.cls
+
+    def length(self, tx: Region) -> int:
+        return len(self.items)
+
+    def truth(self, tx: Region) -> bool:
+        return bool(self.items)
+
+    def iterate(self, tx: Region) -> Value:
+        return TupleValue(list(self.items)).iterate(tx)
+
+    def getitem(self, tx: Region, key: Value) -> Value:
+        found = TupleValue(list(self.items)).getitem(tx, key)
+        return ModuleSlice(self.owner, found.items) if isinstance(found, TupleValue) else found
+
+    def emit(self, emitter: Emitter) -> str:
+        inner = ", ".join(emitter.value(item) for item in self.items)
+        cls = emitter.object(self.owner.cls, self.owner.cls.__name__)
+        if issubclass(self.owner.cls, nn.ModuleList):
+            return emitter.statement(f"{cls}([{inner}])", self)
+        return super().emit(emitter)
 
 
 def overridden(cls: type, name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .base import Value
 from .exception import ExceptionValue
 from .function import ClassValue
-from .instance import InstanceValue, class_getattr, super_lookup
+from .instance import InstanceValue, generic_getattr, super_lookup
 from .sequence import TupleValue
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class SuperValue(Value):
         cls = owner.python_type()
         if isinstance(owner, InstanceValue) and owner.storage is not None:
             found, _ = super_lookup(tx, cls, self.cls, name)
-            if type(found).__name__ in ("method_descriptor", "wrapper_descriptor") and name not in ("__setattr__", "__getattribute__"):
+            if type(found).__name__ in ("method_descriptor", "wrapper_descriptor") and found.__objclass__ is not object and name not in ("__setattr__", "__getattribute__"):
                 return storage_method(tx, owner, name, found)
         if not isinstance(owner, (InstanceValue, TupleValue, ExceptionValue)):
             self.refuse(f"attribute {name!r}")
-        return class_getattr(tx, owner, cls, name, lambda _tx, _name: None, start=self.cls)
+        return generic_getattr(tx, owner, cls, name, lambda _tx, _name: None, start=self.cls)
