@@ -65,7 +65,7 @@ class Hook:
         wake: bool = True,
         on_error: Callable[..., int | None] | None = None,
     ) -> None:
-        self.rewritten: dict[CodeType, Rewritten] = {}
+        self.asked: list[CodeType] = []
         self.by_id: dict[int, Rewritten] = {}
         self.wanted = wanted
         self.wake = wake
@@ -74,6 +74,7 @@ class Hook:
         self.misses = 0
 
     def on_code(self, code: CodeType) -> CodeType | None:
+        self.asked.append(code)
         if not self.wanted(code):
             return None
         rewritten = self.by_id[id(code)] = rewrite(code)
@@ -95,8 +96,8 @@ class Hook:
         finally:
             set_thread_config(before)
             set_callbacks(None, None)
-            for rewritten in self.by_id.values():
-                forget(rewritten.code)
+            for code in self.asked:
+                forget(code)
 
 
 def identity_hook(**options: Any) -> Hook:

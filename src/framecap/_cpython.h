@@ -92,12 +92,4 @@ set_fresh_code(Frame *frame, PyCodeObject *code)
     Py_DECREF(old);
 }
 
-/* The evaluator adds two to the recursion depth for a frame it enters from C, and one for a call it makes itself,
-   which it does only while no other evaluator is set. Giving one back keeps sys.setrecursionlimit's meaning. */
-static inline void
-give_recursion(PyThreadState *tstate, int count)
-{
-    tstate->recursion_remaining += count;
-}
-
 #endif

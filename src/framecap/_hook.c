@@ -254,7 +254,7 @@ static PyObject *
 run_frame(PyThreadState *tstate, Frame *frame, int throwflag)
 {
     _PyFrameEvalFunction evaluator = previous;
-    int given = is_thread_frame(frame), deep = ++c_depth == DEEP;
+    int deep = ++c_depth == DEEP;
     if (deep) {
         n_deep++;
         update_evaluator();
@@ -265,9 +265,7 @@ run_frame(PyThreadState *tstate, Frame *frame, int throwflag)
         }
         passed_on = frame;
     }
-    give_recursion(tstate, given);
     PyObject *result = evaluator(tstate, frame, throwflag);
-    give_recursion(tstate, -given);
     passed_on = NULL;
     c_depth--;
     if (deep) {

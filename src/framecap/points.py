@@ -13,7 +13,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from framecap.guards import EqualsGuard, Guard, Source
+from framecap.guards import EqualsGuard, Source
+from framecap.guards._evaluator import set_global_hooks
 
 from . import hook
 from .bytecode import Rewritten, live_slots, rewrite
@@ -237,18 +238,16 @@ def note_break(owner: CodeState, found: Captured | Ended) -> BreakRecord | None:
 
 def explain_miss(state: PointState, variant: Any, slots: tuple[Any, ...], globals_: Any, builtins: Any) -> None:
     """Say which guard failed, and pass a number that keeps changing as a dynamic scalar from now on."""
-    failed: Guard | None = variant.program.explain(slots, globals_, builtins)
-    if failed is None:
+    failure = variant.program.failure(slots, globals_, builtins, hook.UNBOUND)
+    if failure is None:
         return
-    sentence = f"{_where(failed)}{failed.explain(slots, globals_, builtins)}" if hasattr(failed, "explain") else str(failed)
+    guard, sentence = failure
+    if guard is not None and guard.where is not None:
+        sentence = f"{guard.where[0]}:{guard.where[1]}: {sentence}"
     state.recompiles.append(sentence)
     state.code.recompiles.append(sentence)
-    if isinstance(failed, EqualsGuard) and type(failed.value) in (int, float):
-        state.dynamic.add(failed.source)
-
-
-def _where(guard: Guard) -> str:
-    return f"{guard.where[0]}:{guard.where[1]}: " if guard.where is not None else ""
+    if isinstance(guard, EqualsGuard) and type(guard.value) in (int, float):
+        state.dynamic.add(guard.source)
 
 
 def _note_full(point: Any, state: PointState) -> None:
@@ -333,4 +332,7 @@ def forget_all() -> None:
 def install() -> None:
     """Attach this module to the hook; called once, by the API."""
     hook.set_callbacks(on_code, on_miss, on_error)
+    shared = torch.nn.modules.module
+    names = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+    set_global_hooks(tuple(getattr(shared, name) for name in names))
 

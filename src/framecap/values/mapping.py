@@ -12,11 +12,11 @@ from collections import OrderedDict, defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from framecap.guards import AbsentKeyGuard, Item, KeysGuard, PredicateGuard
+from framecap.guards import AbsentKeyGuard, Call, EqualsGuard, Item, KeysGuard, PredicateGuard
 
 from ..errors import UNSUPPORTED_VALUE, GraphBreak
 from .base import Args, Kwargs, Raised, Value
-from .constant import UNKNOWN, Const, Opaque, constant_of
+from .constant import UNKNOWN, Const, Opaque, constant_of, is_immutable
 from .exception import ExceptionValue
 from .iterator import Iterator, SequenceIterator
 from .method import BuiltinMethod
@@ -64,10 +64,18 @@ class DictValue(Value):
                 self.real, self.written, self._entries = real, written, {}
 
             tx.undo_later(undo)
-            tx.guard(KeysGuard(source, tuple(dict.keys(real)), where=tx.where))
+            if isinstance(real, OrderedDict):
+                # Its order is its own, not that of the dict beneath.
+                keys = ordered_keys(real)
+                if not all(is_immutable(key) for key in keys):
+                    self.refuse("iteration")
+                tx.guard(EqualsGuard(Call(ordered_keys, source), keys, where=tx.where))
+            else:
+                keys = tuple(dict.keys(real))
+                tx.guard(KeysGuard(source, keys, where=tx.where))
             entries: dict[Any, tuple[Value, Value]] = {}
-            for key, item in dict.items(real):
-                entries[key] = (tx.constant_key(key), LazyItem(item, Item(source, key)))
+            for key in keys:
+                entries[key] = (tx.constant_key(key), LazyItem(dict.__getitem__(real, key), Item(source, key)))
             for key, (name, new) in written.items():
                 if new is DELETED:
                     del entries[key]
@@ -229,6 +237,11 @@ class DictValue(Value):
     def _fill(self, emitter: Emitter, name: str) -> None:
         for key, item in self.entries.values():
             emitter.line(f"{name}[{emitter.value(key)}] = {emitter.value(item)}")
+
+
+def ordered_keys(real: OrderedDict[Any, Any]) -> tuple[Any, ...]:
+    """Keys in the order of an OrderedDict."""
+    return tuple(OrderedDict.keys(real))
 
 
 def is_none(value: Value) -> bool:

@@ -1,0 +1,53 @@
+"""Guards: sources, checks, and the C evaluator that runs them. Knows nothing of graphs or bytecode."""
+
+from .guard import (
+    AbsentAttrGuard,
+    AbsentKeyGuard,
+    AbsentTypeAttrGuard,
+    DistinctGuard,
+    EqualsGuard,
+    Guard,
+    IsGuard,
+    KeysGuard,
+    LeafModuleGuard,
+    LengthGuard,
+    PredicateGuard,
+    SameGuard,
+    TypeGuard,
+    UnboundGuard,
+)
+from .source import Attr, Builtins, Call, CellOf, Const, DictOf, Get, Globals, Index, Item, Slot, Source, TypeAttr, TypeOf
+from .tree import Program, compile_guards
+
+__all__ = [
+    "AbsentAttrGuard",
+    "AbsentKeyGuard",
+    "AbsentTypeAttrGuard",
+    "Attr",
+    "Builtins",
+    "Call",
+    "CellOf",
+    "Const",
+    "DictOf",
+    "DistinctGuard",
+    "EqualsGuard",
+    "Get",
+    "Globals",
+    "Guard",
+    "Index",
+    "IsGuard",
+    "Item",
+    "KeysGuard",
+    "LeafModuleGuard",
+    "LengthGuard",
+    "PredicateGuard",
+    "Program",
+    "SameGuard",
+    "Slot",
+    "Source",
+    "TypeAttr",
+    "TypeGuard",
+    "TypeOf",
+    "UnboundGuard",
+    "compile_guards",
+]
