@@ -188,7 +188,13 @@ def test_unreachable_code_has_no_places() -> None:
     flow = analyse(f.__code__)
     reachable = {inst.offset for inst in flow.instructions if flow.stacks[inst.index] is not None}
     assert {*flow.break_places, *flow.capture_points} <= reachable
-    assert len(reachable) < len(flow.instructions) or len(flow.instructions) == len(reachable)
+    for code in CODES:
+        flow = analyse(code)
+        for inst in flow.instructions:
+            if flow.stacks[inst.index] is None:
+                assert inst.offset not in flow.after
+                with pytest.raises(ValueError, match="unreachable"):
+                    flow.depth(inst.offset)
 
 
 def test_handlers_are_analysed() -> None:
