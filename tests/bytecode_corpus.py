@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import traceback
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 GLOBAL = 3
@@ -94,7 +96,11 @@ def while_loop(n):
 
 
 def nested_expression(p, q):
-    return [p.moved(abs(q.x), *[q.y, abs(p.y)]).x, max(min(p.x, abs(q.y)), len(str(p.moved(2).y))), f"{p.x!r:>4}{q.y}"]
+    return [
+        p.moved(abs(q.x), *[q.y, abs(p.y)]).x,
+        max(min(p.x, abs(q.y)), len(str(p.moved(2).y))),
+        f"{p.x!r:>4}{q.y}",
+    ]
 
 
 def comparisons(a, b, c):
@@ -223,7 +229,12 @@ def deleted_cell(flag):
 
 
 def comprehensions(n):
-    return [i for i in range(n) if i % 2], {i: str(i) for i in range(n)}, {i // 2 for i in range(n)}, sum(i for i in range(n))
+    return (
+        [i for i in range(n) if i % 2],
+        {i: str(i) for i in range(n)},
+        {i // 2 for i in range(n)},
+        sum(i for i in range(n)),
+    )
 
 
 def generator(n, log):
@@ -474,7 +485,8 @@ def shown(value: Any) -> Any:
 
 
 def outcome(function: Callable[..., Any], arguments: Callable[[], tuple[Any, ...]]) -> Any:
-    """What a call did: its result, or its error with the traceback's lines and columns in this file; and its events."""
+    """What a call did: its result, or its error with the traceback's lines and columns in this file; and its
+    events."""
     given = arguments()
     logs = [item for item in given if isinstance(item, Log)]
     try:
@@ -488,3 +500,20 @@ def places(error: BaseException) -> list[tuple[Any, ...]]:
     """Where the traceback of an error goes through this file."""
     frames = traceback.TracebackException.from_exception(error).stack
     return [(f.name, f.lineno, f.end_lineno, f.colno, f.end_colno) for f in frames if f.filename == __file__]
+
+
+def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code and those nested in it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from codes_in(const)
+
+
+def codes_of(*modules: types.ModuleType) -> list[types.CodeType]:
+    """All codes of the modules' sources, freshly compiled."""
+    return [
+        code
+        for module in modules
+        for code in codes_in(compile(inspect.getsource(module), module.__file__ or "?", "exec"))
+    ]

@@ -14,8 +14,8 @@ CONFIG = object()
 
 
 def stack_for(rewritten: Rewritten, offset: int, slots: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The stack that an exit to `offset` takes, from what a point there was given. LOAD_METHOD's (function, self)
-    pairs are bound."""
+    """The stack that an exit to `offset` takes, from what a point there was given. LOAD_METHOD's (function,
+    self) pairs are bound."""
     base = rewritten.code.co_nlocals + len(set(rewritten.code.co_cellvars) - set(rewritten.code.co_varnames))
     stack = slots[base + len(rewritten.code.co_freevars) :]
     nulls = set(rewritten.null_slots[offset])

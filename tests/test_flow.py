@@ -7,7 +7,6 @@ import asyncio.base_events
 import dis
 import inspect
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import bytecode_corpus as corpus
@@ -17,22 +16,7 @@ from framecap.bytecode import Flow, Instruction, analyse, decode, entry_offset, 
 from framecap.bytecode.flow import _after, exception_ranges
 
 
-def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            yield from codes_in(const)
-
-
-def codes_of(*modules: types.ModuleType) -> list[types.CodeType]:
-    return [
-        code
-        for module in modules
-        for code in codes_in(compile(inspect.getsource(module), module.__file__ or "?", "exec"))
-    ]
-
-
-CODES = codes_of(corpus, argparse, asyncio.base_events, dis, inspect)
+CODES = corpus.codes_of(corpus, argparse, asyncio.base_events, dis, inspect)
 
 
 def named(flow: Flow, opname: str, nth: int = 0) -> Instruction:
@@ -52,7 +36,11 @@ def test_decoding_agrees_with_dis() -> None:
             if mine.target is not None:
                 assert mine.target in starts
                 assert mine.target == theirs.argval
-            elif theirs.opname != "KW_NAMES" and mine.arg is not None and theirs.opcode in dis.hasname + dis.haslocal:
+            elif (
+                theirs.opname != "KW_NAMES"
+                and mine.arg is not None
+                and theirs.opcode in dis.hasname + dis.haslocal
+            ):
                 assert mine.argval == theirs.argval
 
 

@@ -6,9 +6,10 @@ import argparse
 import asyncio.base_events
 import dis
 import inspect
+import math
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import bytecode_corpus as corpus
@@ -21,22 +22,7 @@ from framecap.bytecode.flow import exception_ranges
 from framecap.bytecode.rewrite import _null_plan
 
 
-def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            yield from codes_in(const)
-
-
-def codes_of(*modules: types.ModuleType) -> list[types.CodeType]:
-    return [
-        code
-        for module in modules
-        for code in codes_in(compile(inspect.getsource(module), module.__file__ or "?", "exec"))
-    ]
-
-
-CODES = codes_of(corpus, argparse, asyncio.base_events, inspect)
+CODES = corpus.codes_of(corpus, argparse, asyncio.base_events)
 
 
 def with_code(function: Callable[..., Any], code: types.CodeType) -> Callable[..., Any]:
@@ -217,7 +203,7 @@ def test_module_code_and_class_bodies() -> None:
     assert "C" not in [r.code.co_name for r in hook.by_id.values()]
     with hook.active():
         hits = sum(p.hits for p in rewritten.points.values())
-        exec(code, {"__name__": "m"}, {})  # other locals than globals: native
+        exec(code, {"__name__": "m", "i": 1, "math": math}, {})  # other locals than globals: native
         assert sum(p.hits for p in hook.by_id[id(code)].points.values()) == hits
 
 
@@ -276,7 +262,9 @@ def test_every_exit_is_reachable_from_the_entry() -> None:
         if offset == rewritten.flow.entry:
             continue
 
-        def jump(r: Rewritten, point: Point, *rest: Any, offset: int = offset, stack: Any = stack) -> Variant | None:
+        def jump(
+            r: Rewritten, point: Point, *rest: Any, offset: int = offset, stack: Any = stack
+        ) -> Variant | None:
             if point.offset != r.flow.entry:
                 return None
             return Variant(lambda s, g, b: (), lambda: (r.targets[offset], copied(stack)), config=CONFIG)

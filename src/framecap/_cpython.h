@@ -1,6 +1,7 @@
 /* What framecap._hook needs of CPython's internals; every test of the Python version stands here.
 
-   PEP 523 hands an evaluator the interpreter's own frame struct, whose layout is private to each minor version. */
+   PEP 523 hands an evaluator the interpreter's own frame struct, whose layout is private to each minor
+   version. */
 #ifndef FRAMECAP_CPYTHON_H
 #define FRAMECAP_CPYTHON_H
 
@@ -35,7 +36,8 @@ current_frame(PyThreadState *tstate)
     return tstate->cframe->current_frame;
 }
 
-/* Whether a trace or profile function is set: such a thread sees the original code, untouched. Never raises. */
+/* Whether a trace or profile function is set: such a thread sees the original code, untouched. Never raises.
+   */
 static inline int
 is_traced(PyThreadState *tstate)
 {
@@ -64,9 +66,9 @@ running_unit(Frame *frame)
     return frame->prev_instr - CODE_UNITS(frame->f_code);
 }
 
-/* Enlarge the frame, the topmost of the thread's data stack, by `extra` stack slots. 0 when it isn't topmost or
-   its chunk has no room: then nothing was changed. PopFrame sets the top to the frame's base, so nothing is to be
-   undone. Never raises. */
+/* Enlarge the frame, the topmost of the thread's data stack, by `extra` stack slots. 0 when it isn't topmost
+   or its chunk has no room: then nothing was changed. PopFrame sets the top to the frame's base, so nothing
+   is to be undone. Never raises. */
 static inline int
 grow_frame(PyThreadState *tstate, Frame *frame, Py_ssize_t extra)
 {

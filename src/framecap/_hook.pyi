@@ -8,14 +8,16 @@ from typing import Any, Final, final
 class UnboundType: ...
 
 UNBOUND: Final[UnboundType]
-"""Stands for an unbound local, an empty stack slot (NULL); written to a slot it unbinds it, to a cell it empties it."""
+"""Stands for an unbound local, an empty stack slot (NULL); written to a slot it unbinds it, to a cell it
+empties it."""
 
 @final
 class Point:
     """A capture point of a rewritten code object.
 
-    R's constants own it, and it refers to R and C weakly. What it holds (variants, data) can't be collected before R
-    is, since code objects take no part in garbage collection: let it not refer to C, R or a function over C.
+    R's constants own it, and it refers to R and C weakly. What it holds (variants, data) can't be collected
+    before R is, since code objects take no part in garbage collection: let it not refer to C, R or a function
+    over C.
     """
 
     def __init__(self, offset: int, depth: int, index: int) -> None: ...
@@ -53,7 +55,8 @@ class Point:
         copies: bytes,
         /,
     ) -> None:
-        """For the rewriter: where the stub is (code units), how exits unpack, where instructions were copied to."""
+        """For the rewriter: where the stub is (code units), how exits unpack, where instructions were copied
+        to."""
     def __invert__(self) -> tuple[int, tuple[Any, ...]] | None:
         """For stubs only: None unless it is executed by this point's own stub in the running frame."""
 
@@ -61,11 +64,11 @@ class Point:
 class Variant:
     """A region compiled for one set of guards.
 
-    `program` is a framecap.guards program; or, for tests, a callable ``program(slots, globals, builtins)`` that
-    returns the arguments for `run`, or None for no match. ``run(*outs)`` returns ``(target, stack, *written)``: see
-    bytecode.Rewritten. The i-th written value goes to ``writes[i] = (slot, is_cell)``. `unbinds` are slots to unbind;
-    a cell's slot among them gets its cell emptied. If a `pure` variant's run raises an Exception, nothing has happened
-    and the original code goes on from the point.
+    `program` is a framecap.guards program; or, for tests, a callable ``program(slots, globals, builtins)``
+    that returns the arguments for `run`, or None for no match. ``run(*outs)`` returns ``(target, stack,
+    *written)``: see bytecode.Rewritten. The i-th written value goes to ``writes[i] = (slot, is_cell)``.
+    `unbinds` are slots to unbind; a cell's slot among them gets its cell emptied. If a `pure` variant's run
+    raises an Exception, nothing has happened and the original code goes on from the point.
     """
 
     def __init__(
@@ -95,7 +98,8 @@ class Variant:
 
 @final
 class OptimizedFunction:
-    """Calls `fn` with the thread's config set, without a Python frame of its own. Attributes it lacks are `fn`'s."""
+    """Calls `fn` with the thread's config set, without a Python frame of its own. Attributes it lacks are
+    `fn`'s."""
 
     def __init__(self, fn: Callable[..., Any], config: object) -> None: ...
     @property
@@ -112,9 +116,7 @@ def set_callbacks(
         [Point, tuple[Any, ...], FunctionType, dict[str, Any], dict[str, Any], object], Variant | None
     ]
     | None,
-    on_error: Callable[
-        [Variant, type[BaseException], BaseException, TracebackType | None], int | None
-    ]
+    on_error: Callable[[Variant, type[BaseException], BaseException, TracebackType | None], int | None]
     | None = None,
 ) -> None: ...
 def set_thread_config(config: object, /) -> Any: ...

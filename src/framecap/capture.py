@@ -5,19 +5,21 @@ This is the one place that catches GraphBreak.
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from framecap.graph import Graph
 from framecap.guards import Builtins, DistinctGuard, Globals, Guard, IsGuard, Item, Slot, Source, UnboundGuard, compile_guards
 
 from . import models, opcodes  # noqa: F401  (fill the tables)
 from .config import Config
-from .errors import ESCAPES, LOOP, RAISES, BreakRecord, GraphBreak, Place
+from .errors import ESCAPES, LOOP, RAISES, SIDE_EFFECT, BreakRecord, GraphBreak, Place
 from .models.registry import MODELS  # noqa: F401
 from .symbolic.arguments import outside_cell
-from .symbolic.compile import BuiltGraph, build_graph, compile_backend, compile_epilogue
+from .symbolic.compile import build_graph, compile_backend, compile_epilogue
 from .symbolic.epilogue import Emitter
 from .symbolic.frame import SymbolicFrame, Unread, run_inlined
 from .symbolic.stack import NULL
@@ -27,6 +29,7 @@ from .values.base import Raised, Unmaterialisable, Value
 from .values.constant import Const
 from .values.context_var import TokenValue
 from .values.function import CellValue
+from .values.instance import HEAP_TYPE
 from .values.method import MethodValue
 
 MAX_RESTARTS = 12
@@ -51,8 +54,7 @@ class Captured:
     unbinds: tuple[int, ...]
     pure: bool
     exit: Exit
-    built: BuiltGraph
-    guards: list[Guard]
+    graph: Graph
     operators: int
     steps: int
     call: Any = None
@@ -103,7 +105,10 @@ class CaptureTracer(Tracer):
         return self.wrap(space[name], Item(Builtins(), name))
 
     def check_drop(self, old: Any) -> None:
-        """A local is rebound or deleted; objects with finalizers are never made in a region, so nothing is to be done."""
+        """A local is rebound or deleted. If that may run a finalizer, it has to happen in its place among the effects."""
+        real = self.real_slots[old.index] if isinstance(old, Unread) else getattr(old, "real", None)
+        if real is not None and has_finalizer(real):
+            raise GraphBreak(SIDE_EFFECT, f"the last reference to an object of type {type(real).__name__} may go, and with it its finalizer runs")
 
     def loop_back(self, frame: SymbolicFrame, target: int) -> None:
         """Count a backward jump; a loop that goes on for long is ended at the next instruction that may end a region."""
@@ -115,8 +120,32 @@ class CaptureTracer(Tracer):
             else:
                 raise GraphBreak(LOOP, "the loop of a called function goes round many times")
 
+    def release(self, frame: SymbolicFrame) -> None:
+        """Let go of the program's objects now: cycles among frames and logs would keep them until a collection."""
+        self.real_slots = ()
+        for log in (self.journal, self.memo, self.by_source, self.kept, self.ops, self.effects, self.handled, self.states):
+            log.clear()
+        self.namespaces.clear()
+        frame.slots = []
+        frame.stack = []
+        self.frame = self.outer = None
+
     def note_broken_call(self, key: Any, graph_break: GraphBreak) -> None:
-        self.broken_calls[key] = graph_break
+        self.broken_calls[key] = graph_break.again()  # without its traceback, which would keep the frame's objects
+
+
+def has_finalizer(real: Any) -> bool:
+    """Whether dropping ``real`` may run a ``__del__``: its own, or that of something it holds directly."""
+    if hasattr(type(real), "__del__"):
+        return True
+    held: Any = ()
+    if type(real) in (list, tuple, set):
+        held = real
+    elif type(real) is dict:
+        held = real.values()
+    elif type(real).__flags__ & HEAP_TYPE:
+        held = getattr(real, "__dict__", {}).values()
+    return any(hasattr(type(item), "__del__") for item in itertools.islice(held, 64))
 
 
 class Checkpoint:
@@ -172,16 +201,29 @@ def capture_frame(
         tx.unbound = state.unbound
         tx.broken_calls = broken_calls
         frame = outer_frame(tx, state)
-        exit_ = interpret(tx, frame, state, forced)
         try:
-            return finish(tx, frame, state, exit_, live)
-        except Unmaterialisable as problem:
-            offset = problem.value.born_at()
-            if offset is None or offset in forced or offset not in state.targets:
-                record = exit_.record or BreakRecord(ESCAPES, str(problem), ESCAPES.hint, frame.place())
-                return Ended(Exit(exit_.offset if exit_.offset is not None else state.offset, record), tx.steps)
-            forced.add(offset)
+            found = attempt(tx, frame, state, forced, live)
+        finally:
+            tx.release(frame)
+        if found is not None:
+            return found
     return Ended(Exit(state.offset, None), 0)
+
+
+def attempt(
+    tx: CaptureTracer, frame: SymbolicFrame, state: FrameState, forced: set[int], live: Callable[[int], frozenset[int]] | None
+) -> Captured | Ended | None:
+    """One interpretation; None to try again with one more forced end."""
+    exit_ = interpret(tx, frame, state, forced)
+    try:
+        return finish(tx, frame, state, exit_, live)
+    except Unmaterialisable as problem:
+        offset = problem.value.born_at()
+        if offset is None or offset in forced or offset not in state.targets:
+            record = exit_.record or BreakRecord(ESCAPES, str(problem), ESCAPES.hint, frame.place())
+            return Ended(Exit(exit_.offset if exit_.offset is not None else state.offset, record), tx.steps)
+        forced.add(offset)
+        return None
 
 
 def outer_frame(tx: CaptureTracer, state: FrameState) -> SymbolicFrame:
@@ -333,7 +375,7 @@ def finish(
     )
     guards = [*tx.guards, *alias_guards(tx)]
     program = compile_guards(guards, list(emitter.inputs))
-    return Captured(program, run, tuple(writes), tuple(unbinds), pure, exit_, built, guards, operators, tx.steps, function)
+    return Captured(program, run, tuple(writes), tuple(unbinds), pure, exit_, built.graph, operators, tx.steps, function)
 
 
 def stack_values(tx: CaptureTracer, frame: SymbolicFrame, state: FrameState, offset: int, emitter: Emitter) -> list[str]:

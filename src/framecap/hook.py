@@ -1,17 +1,18 @@
 """The frame hook, as the rest of framecap uses it.
 
-In a thread that has a config, a frame that starts runs the rewritten twin of its code (see bytecode/rewrite.py), once
-``on_code`` has made one. An awake point of it tries its variants, those whose `config` is the thread's; if none
-matches, ``on_miss`` may supply one, which is tried once. While a callback, a guard or a region runs, the hook is paused
-for the thread: what they call runs as it is. Threads without a config, frames that start while the thread is traced or
-profiled, class bodies, and code executed with separate locals run their original code.
+In a thread that has a config, a frame that starts runs the rewritten twin of its code (see
+bytecode/rewrite.py), once ``on_code`` has made one. An awake point of it tries its variants, those whose
+`config` is the thread's; if none matches, ``on_miss`` may supply one, which is tried once. While a callback,
+a guard or a region runs, the hook is paused for the thread: what they call runs as it is. Threads without a
+config, frames that start while the thread is traced or profiled, class bodies, and code executed with
+separate locals run their original code.
 
-What stays visible of the rewriting: ``frame.f_code`` is the twin, and ``f_lasti`` counts in it; names, lines, columns,
-locals, ``gi_code`` and the rest are the original's. Calls that the interpreter makes inside itself without a frame
-evaluator (``__getitem__`` written in Python, once specialised) aren't seen by the hook.
+What stays visible of the rewriting: ``frame.f_code`` is the twin, and ``f_lasti`` counts in it; names, lines,
+columns, locals, ``gi_code`` and the rest are the original's. Calls that the interpreter makes inside itself
+without a frame evaluator (``__getitem__`` written in Python, once specialised) aren't seen by the hook.
 
-An error that a region raises propagates from the stub, so it is the try range around the *point* that handles it: a
-region that isn't pure must not go on into another range with something that may raise.
+An error that a region raises propagates from the stub, so it is the try range around the *point* that handles
+it: a region that isn't pure must not go on into another range with something that may raise.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from framecap._hook import (
 )
 
 OnCode = Callable[[CodeType], CodeType | None]
-OnMiss = Callable[[Point, tuple[Any, ...], FunctionType, dict[str, Any], dict[str, Any], object], Variant | None]
+OnMiss = Callable[
+    [Point, tuple[Any, ...], FunctionType, dict[str, Any], dict[str, Any], object], Variant | None
+]
 OnError = Callable[[Variant, type[BaseException], BaseException, TracebackType | None], int | None]
 
 __all__ = [
@@ -58,7 +61,8 @@ __all__ = [
 
 @contextmanager
 def thread_config(config: object) -> Iterator[None]:
-    """Within the block, frames that this thread starts have `config`. The frame of the block itself runs on."""
+    """Within the block, frames that this thread starts have `config`. The frame of the block itself runs
+    on."""
     before = set_thread_config(config)
     try:
         yield

@@ -611,7 +611,6 @@ program_traverse(Program *self, visitproc visit, void *arg)
         Py_VISIT(self->steps[i].obj);
         Py_VISIT(self->steps[i].extra);
     }
-    Py_VISIT(Py_TYPE(self)->tp_flags & Py_TPFLAGS_HEAPTYPE ? (PyObject *)Py_TYPE(self) : NULL);
     return 0;
 }
 
@@ -629,15 +628,11 @@ program_clear(Program *self)
 static void
 program_dealloc(Program *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     program_clear(self);
     PyMem_Free(self->steps);
     PyMem_Free(self->outputs);
-    type->tp_free(self);
-    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
-        Py_DECREF(type);
-    }
+    Py_TYPE(self)->tp_free(self); /* a subclass made in Python drops its own reference to its type */
 }
 
 /* Slots of a Python sequence as an array of borrowed references, NULL where it holds `unbound`. */

@@ -1,7 +1,7 @@
 """A code object as a list of instructions, each with its EXTENDED_ARG prefixes and inline caches folded in.
 
-Much like ``dis.get_instructions``, several times faster, and with the offsets that a rewriter needs: an instruction
-is known by the offset where it starts, prefixes included, which is where jumps to it land.
+Much like ``dis.get_instructions``, several times faster, and with the offsets that a rewriter needs: an
+instruction is known by the offset where it starts, prefixes included, which is where jumps to it land.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Positions = tuple[int | None, int | None, int | None, int | None]
 class Instruction:
     """One instruction. Offsets are in bytes from the start of ``co_code``.
 
-    ``offset`` counts from the first EXTENDED_ARG prefix; ``end`` is the next instruction's offset (after the inline
-    caches). ``arg`` is None for opcodes without one. ``argval`` is what ``arg`` stands for: the constant, the name,
-    the comparison, the slot's name, the target's offset; else ``arg`` itself. ``positions`` is (line, end line,
-    column, end column), columns in utf-8 bytes.
+    ``offset`` counts from the first EXTENDED_ARG prefix; ``end`` is the next instruction's offset (after the
+    inline caches). ``arg`` is None for opcodes without one. ``argval`` is what ``arg`` stands for: the
+    constant, the name, the comparison, the slot's name, the target's offset; else ``arg`` itself.
+    ``positions`` is (line, end line, column, end column), columns in utf-8 bytes.
     """
 
     index: int
@@ -46,7 +46,8 @@ class Instruction:
 
 
 def slot_names(code: CodeType) -> tuple[str, ...]:
-    """Names of the frame's slots (localsplus), in order: locals, cells that aren't arguments too, free variables."""
+    """Names of the frame's slots (localsplus), in order: locals, cells that aren't arguments too, free
+    variables."""
     local = code.co_varnames
     cells = tuple(name for name in code.co_cellvars if name not in local)
     return local + cells + code.co_freevars

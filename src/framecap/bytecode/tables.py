@@ -25,8 +25,8 @@ def _signed_varint(value: int) -> bytes:
 
 
 def encode_positions(first_line: int, positions: Sequence[Positions], starts: Sequence[int]) -> bytes:
-    """The position table of instructions that start at the code units `starts` (one more: the end). Neighbours with
-    equal positions share an entry."""
+    """The position table of instructions that start at the code units `starts` (one more: the end).
+    Neighbours with equal positions share an entry."""
     output = bytearray()
     line_before = first_line
     count = len(positions)
@@ -67,11 +67,14 @@ def _entry(position: Positions, line_before: int) -> tuple[int, bytes]:
             return column >> 3, bytes(((column & 7) << 4 | width,))
         if 0 <= delta < 3 and column < 128 and end_column < 128:
             return 10 + delta, bytes((column, end_column))
-    return 14, _signed_varint(delta) + _varint(end_line - line) + _varint(column + 1) + _varint(end_column + 1)
+    return 14, _signed_varint(delta) + _varint(end_line - line) + _varint(column + 1) + _varint(
+        end_column + 1
+    )
 
 
 def encode_exception_table(entries: Iterable[tuple[int, int, int, int, bool]]) -> bytes:
-    """The exception table of (start, end, target, depth, lasti), in code units, sorted by start, not overlapping."""
+    """The exception table of (start, end, target, depth, lasti), in code units, sorted by start, not
+    overlapping."""
     output = bytearray()
     for start, end, target, depth, lasti in entries:
         mark = 128

@@ -107,7 +107,7 @@ def _tensor(tx: Tracer, real: Any, source: Source) -> Value:
 
 
 def _tuple(tx: Tracer, real: Any, source: Source) -> Value:
-    if len(real) > MAX_ITEMS:
+    if tuple.__len__(real) > MAX_ITEMS:
         return Opaque(real, source)
     tx.guard(LengthGuard(source, tuple.__len__(real), where=tx.where))
     items: list[Value] = [LazyItem(item, Index(source, i)) for i, item in enumerate(tuple.__iter__(real))]
@@ -115,7 +115,7 @@ def _tuple(tx: Tracer, real: Any, source: Source) -> Value:
 
 
 def _list(tx: Tracer, real: Any, source: Source) -> Value:
-    if len(real) > MAX_ITEMS:
+    if list.__len__(real) > MAX_ITEMS:
         return Opaque(real, source)
     return _list_items(tx, real, source)
 
