@@ -7,7 +7,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import nn
 
 from . import hook, points
@@ -134,7 +133,9 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Report]:
     Raises what ``fn`` raises, and UsageError if it can't be called.
     """
     if not callable(fn):
-        raise UsageError(f"framecap.explain takes a function or an nn.Module, not an object of type {type(fn).__name__}")
+        raise UsageError(
+            f"framecap.explain takes a function or an nn.Module, not an object of type {type(fn).__name__}"
+        )
 
     def explained(*args: Any, **kwargs: Any) -> Report:
         reset()
@@ -173,7 +174,13 @@ def collect_report() -> Report:
         if state.graphs or breaks:
             functions.append(
                 FunctionReport(
-                    state.name, state.filename, state.line, state.graphs, state.operators, tuple(breaks), tuple(state.recompiles)
+                    state.name,
+                    state.filename,
+                    state.line,
+                    state.graphs,
+                    state.operators,
+                    tuple(breaks),
+                    tuple(state.recompiles),
                 )
             )
     return Report(tuple(functions))
@@ -196,7 +203,9 @@ def capture(fn: Any, *args: Any, **kwargs: Any) -> Any:
     from .whole import capture_whole
 
     if not callable(fn):
-        raise UsageError(f"framecap.capture takes a function or an nn.Module, not an object of type {type(fn).__name__}")
+        raise UsageError(
+            f"framecap.capture takes a function or an nn.Module, not an object of type {type(fn).__name__}"
+        )
     return capture_whole(fn, args, kwargs)
 
 

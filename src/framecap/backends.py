@@ -21,7 +21,9 @@ def register_backend(name: str, backend: Backend) -> None:
     if name == "eager":
         raise UsageError('the name "eager" belongs to framecap\'s own backend; choose another one')
     if not callable(backend):
-        raise UsageError(f"backend {name!r} must be a callable of a graph module and example inputs, not {type(backend).__name__}")
+        raise UsageError(
+            f"backend {name!r} must be a callable of a graph module and example inputs, not {type(backend).__name__}"
+        )
     _registered[name] = backend
 
 

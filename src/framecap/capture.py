@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from framecap.graph import Graph
-from framecap.guards import Builtins, DistinctGuard, Globals, Guard, IsGuard, Item, Slot, Source, UnboundGuard, compile_guards
+from framecap.guards import (
+    Builtins,
+    DistinctGuard,
+    Globals,
+    Guard,
+    IsGuard,
+    Item,
+    Slot,
+    Source,
+    UnboundGuard,
+    compile_guards,
+)
 
 from . import models, opcodes  # noqa: F401  (fill the tables)
 from .config import Config
@@ -108,7 +119,10 @@ class CaptureTracer(Tracer):
         """A local is rebound or deleted. If that may run a finalizer, it has to happen in its place among the effects."""
         real = self.real_slots[old.index] if isinstance(old, Unread) else getattr(old, "real", None)
         if real is not None and has_finalizer(real):
-            raise GraphBreak(SIDE_EFFECT, f"the last reference to an object of type {type(real).__name__} may go, and with it its finalizer runs")
+            raise GraphBreak(
+                SIDE_EFFECT,
+                f"the last reference to an object of type {type(real).__name__} may go, and with it its finalizer runs",
+            )
 
     def loop_back(self, frame: SymbolicFrame, target: int) -> None:
         """Count a backward jump; a loop that goes on for long is ended at the next instruction that may end a region."""
@@ -123,7 +137,16 @@ class CaptureTracer(Tracer):
     def release(self, frame: SymbolicFrame) -> None:
         """Let go of the program's objects now: cycles among frames and logs would keep them until a collection."""
         self.real_slots = ()
-        for log in (self.journal, self.memo, self.by_source, self.kept, self.ops, self.effects, self.handled, self.states):
+        for log in (
+            self.journal,
+            self.memo,
+            self.by_source,
+            self.kept,
+            self.ops,
+            self.effects,
+            self.handled,
+            self.states,
+        ):
             log.clear()
         self.namespaces.clear()
         frame.slots = []
@@ -211,7 +234,11 @@ def capture_frame(
 
 
 def attempt(
-    tx: CaptureTracer, frame: SymbolicFrame, state: FrameState, forced: set[int], live: Callable[[int], frozenset[int]] | None
+    tx: CaptureTracer,
+    frame: SymbolicFrame,
+    state: FrameState,
+    forced: set[int],
+    live: Callable[[int], frozenset[int]] | None,
 ) -> Captured | Ended | None:
     """One interpretation; None to try again with one more forced end."""
     exit_ = interpret(tx, frame, state, forced)
@@ -328,7 +355,11 @@ def make_record(tx: CaptureTracer, frame: SymbolicFrame, graph_break: GraphBreak
 
 
 def finish(
-    tx: CaptureTracer, frame: SymbolicFrame, state: FrameState, exit_: Exit, live: Callable[[int], frozenset[int]] | None
+    tx: CaptureTracer,
+    frame: SymbolicFrame,
+    state: FrameState,
+    exit_: Exit,
+    live: Callable[[int], frozenset[int]] | None,
 ) -> Captured | Ended:
     """Compile what was captured; Ended if no tensor operator was."""
     if not any(not op.scalar for op in tx.ops):
@@ -375,10 +406,14 @@ def finish(
     )
     guards = [*tx.guards, *alias_guards(tx)]
     program = compile_guards(guards, list(emitter.inputs))
-    return Captured(program, run, tuple(writes), tuple(unbinds), pure, exit_, built.graph, operators, tx.steps, function)
+    return Captured(
+        program, run, tuple(writes), tuple(unbinds), pure, exit_, built.graph, operators, tx.steps, function
+    )
 
 
-def stack_values(tx: CaptureTracer, frame: SymbolicFrame, state: FrameState, offset: int, emitter: Emitter) -> list[str]:
+def stack_values(
+    tx: CaptureTracer, frame: SymbolicFrame, state: FrameState, offset: int, emitter: Emitter
+) -> list[str]:
     """Code for the non-NULL stack items of an exit, bottom to top."""
     stack = list(frame.stack)
     for i, item in enumerate(stack):

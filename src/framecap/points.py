@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+
 from framecap.guards import EqualsGuard, Source
 from framecap.guards._evaluator import set_global_hooks
 
@@ -97,7 +98,7 @@ CAPTURED_TORCH = os.path.join(os.path.dirname(torch.__file__), "nn", "modules") 
 def why_skipped(code: CodeType) -> str | None:
     """Why frames of ``code`` are never captured, or None if they may be."""
     filename = code.co_filename
-    if filename.startswith("<frozen") or filename.startswith("<framecap"):
+    if filename.startswith(("<frozen", "<framecap")):
         return "part of Python or framecap itself"
     if filename.startswith(CAPTURED_TORCH):
         return None if code.co_name == "forward" else "part of torch"
@@ -159,7 +160,12 @@ def _handler_points(rewritten: Rewritten) -> dict[int, tuple[int, ...]]:
 
 
 def on_miss(
-    point: Any, slots: tuple[Any, ...], function: Any, globals_: dict[str, Any], builtins: dict[str, Any], config: object
+    point: Any,
+    slots: tuple[Any, ...],
+    function: Any,
+    globals_: dict[str, Any],
+    builtins: dict[str, Any],
+    config: object,
 ) -> Any:
     """No variant of a point fits the frame: capture one, or None to run natively."""
     assert isinstance(config, Config)
@@ -186,11 +192,25 @@ def on_miss(
 
 
 def _capture(
-    point: Any, code: CodeType, state: PointState, slots: tuple[Any, ...], globals_: dict[str, Any], builtins: dict[str, Any], config: Config
+    point: Any,
+    code: CodeType,
+    state: PointState,
+    slots: tuple[Any, ...],
+    globals_: dict[str, Any],
+    builtins: dict[str, Any],
+    config: Config,
 ) -> Any:
     owner = state.code
     frame_state = FrameState(
-        code, point.offset, slots, globals_, builtins, hook.UNBOUND, not code.co_flags & 1, owner.targets, owner.null_slots
+        code,
+        point.offset,
+        slots,
+        globals_,
+        builtins,
+        hook.UNBOUND,
+        not code.co_flags & 1,
+        owner.targets,
+        owner.null_slots,
     )
     found = capture_frame(
         frame_state,
@@ -296,8 +316,8 @@ def internal_error(error: Exception, code: CodeType) -> None:
     if key not in _warned:
         _warned.add(key)
         warnings.warn(
-            f"framecap could not capture {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) because of a fault of its own "
-            f"({key}); the function runs natively. Please report it.",
+            f"framecap could not capture {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) because of a fault of "
+            f"its own ({key}); the function runs natively. Please report it.",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -333,6 +353,10 @@ def install() -> None:
     """Attach this module to the hook; called once, by the API."""
     hook.set_callbacks(on_code, on_miss, on_error)
     shared = torch.nn.modules.module
-    names = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+    names = (
+        "_global_forward_hooks",
+        "_global_forward_pre_hooks",
+        "_global_backward_hooks",
+        "_global_backward_pre_hooks",
+    )
     set_global_hooks(tuple(getattr(shared, name) for name in names))
-

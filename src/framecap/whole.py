@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from torch import nn
+
 from framecap.graph import GraphModule
 from framecap.guards import Globals, Slot
-from torch import nn
 
 from . import hook
 from .api import _config
@@ -69,9 +70,11 @@ def underlying(fn: Any) -> tuple[Any, tuple[Any, ...]]:
     wrapped = getattr(fn, "__wrapped__", fn) if isinstance(fn, hook.OptimizedFunction) else fn
     if inspect.isfunction(wrapped):
         return wrapped, ()
-    if hasattr(type(wrapped), "__call__") and inspect.isfunction(type(wrapped).__call__):
+    if callable(type(wrapped)) and inspect.isfunction(type(wrapped).__call__):
         return type(wrapped).__call__, (wrapped,)
-    raise UsageError(f"framecap.capture takes a Python function or an nn.Module, not an object of type {type(fn).__name__}")
+    raise UsageError(
+        f"framecap.capture takes a Python function or an nn.Module, not an object of type {type(fn).__name__}"
+    )
 
 
 def _builtins() -> dict[str, Any]:
@@ -122,7 +125,11 @@ def to_module(tx: CaptureTracer, result: Value, class_name: str, function: Any) 
 
     out = next(n for n in graph.nodes if n.op == "output")
     nodes = dict(zip((id(op) for op in built.outputs), out.args[0], strict=True))
-    by_source = dict(zip((item.source for item in built.placeholders), (n for n in graph.nodes if n.op == "placeholder"), strict=True))
+    by_source = dict(
+        zip(
+            (item.source for item in built.placeholders), (n for n in graph.nodes if n.op == "placeholder"), strict=True
+        )
+    )
 
     def resolve(part: Any) -> Any:
         if isinstance(part, Op):
@@ -179,5 +186,3 @@ def _refs(output: Any) -> list[Any]:
     if isinstance(output, (tuple, list)):
         return [r for item in output for r in _refs(item)]
     return []
-
-

@@ -106,7 +106,9 @@ class _Writer:
             return f"{self.object(kind, kind.__name__)}({', '.join(map(self.value, value))})"
         if isinstance(value, enum.Enum):
             return self.object(value, f"{kind.__name__}_{value.name}")
-        return self.object(value, kind.__name__.lower() if not callable(value) else getattr(value, "__name__", kind.__name__))
+        return self.object(
+            value, kind.__name__.lower() if not callable(value) else getattr(value, "__name__", kind.__name__)
+        )
 
     def state_of(self, target: str) -> str:
         """The expression for the state at a dotted path."""
@@ -115,7 +117,11 @@ class _Writer:
         parts = target.split(".")
         text = "self"
         for part in parts:
-            text = f"{text}.{part}" if part.isidentifier() and not keyword.iskeyword(part) else f"getattr({text}, {part!r})"
+            text = (
+                f"{text}.{part}"
+                if part.isidentifier() and not keyword.iskeyword(part)
+                else f"getattr({text}, {part!r})"
+            )
         return text
 
     # Statements
@@ -132,7 +138,12 @@ class _Writer:
                     return f"{self.operand(args[0])} {INFIX[target]} {self.operand(args[1])}"
                 if target is operator.getitem:
                     return f"{self.operand(args[0])}[{self.index(args[1])}]"
-                if target is getattr and isinstance(args[1], str) and args[1].isidentifier() and isinstance(args[0], Node):
+                if (
+                    target is getattr
+                    and isinstance(args[1], str)
+                    and args[1].isidentifier()
+                    and isinstance(args[0], Node)
+                ):
                     return f"{self.value(args[0])}.{args[1]}"
             if not kwargs and len(args) == 1 and target in PREFIX:
                 return f"{PREFIX[target]}{self.operand(args[0])}"
@@ -198,7 +209,12 @@ def generate(graph: Graph, *, state: str = "self", name: str = "forward") -> Gen
             lines.append(f"    # {here[0].rpartition('/')[2]}:{here[1]}{'  ' + text if text else ''}")
         if node.op == "output":
             lines.append(f"    return {writer.value(node.args[0])}")
-        elif node.op == "call_function" and node.target in INPLACE and len(node.args) == 2 and isinstance(node.args[0], Node):
+        elif (
+            node.op == "call_function"
+            and node.target in INPLACE
+            and len(node.args) == 2
+            and isinstance(node.args[0], Node)
+        ):
             lines.append(f"    {node.name} = {writer.value(node.args[0])}")
             lines.append(f"    {node.name} {INPLACE[node.target]} {writer.value(node.args[1])}")
         elif node.op == "call_function" and node.target is operator.setitem and len(node.args) == 3 and not node.users:

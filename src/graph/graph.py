@@ -54,7 +54,12 @@ class Graph:
     # Making nodes
 
     def create_node(
-        self, op: str, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, name: str | None = None
+        self,
+        op: str,
+        target: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        name: str | None = None,
     ) -> Node:
         """Insert a node at the insertion point (by default the end). name: a hint. Raises GraphError for a wrong op."""
         if op not in OPS:
@@ -80,7 +85,9 @@ class Graph:
         """A parameter, buffer or other state, by its dotted path in the root module."""
         return self.create_node("get_attr", target)
 
-    def call_function(self, function: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Node:
+    def call_function(
+        self, function: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Node:
         """``function(*args, **kwargs)``."""
         return self.create_node("call_function", function, args, kwargs)
 

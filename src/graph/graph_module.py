@@ -58,7 +58,9 @@ class GraphModule(nn.Module):
 
     def print_readable(self) -> str:
         """Print the module's code, and return it."""
-        text = f"class {self._class_name}(torch.nn.Module):\n" + "".join(f"    {line}\n" for line in self._code.splitlines())
+        text = f"class {self._class_name}(torch.nn.Module):\n" + "".join(
+            f"    {line}\n" for line in self._code.splitlines()
+        )
         print(text)
         return text
 
@@ -105,7 +107,13 @@ def _resolve(value: Any, known: dict[str, Any]) -> Any:
         return known[value.name]
     if isinstance(value, tuple):
         items = [_resolve(v, known) for v in value]
-        return tuple(items) if type(value) is tuple else type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        return (
+            tuple(items)
+            if type(value) is tuple
+            else type(value)(*items)
+            if hasattr(value, "_fields")
+            else type(value)(items)
+        )
     if isinstance(value, list):
         return [_resolve(v, known) for v in value]
     if isinstance(value, dict):

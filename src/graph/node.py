@@ -23,7 +23,9 @@ class Node:
 
     __slots__ = ("_args", "_kwargs", "_next", "_prev", "graph", "meta", "name", "op", "target", "users")
 
-    def __init__(self, graph: Graph, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, graph: Graph, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         self.graph = graph
         self.name = name
         self.op = op
@@ -90,7 +92,7 @@ class Node:
 
     def replace_input(self, old: Node, new: Node) -> None:
         """Use ``new`` wherever ``old`` is an argument."""
-        swap: Callable[[Node], Any] = lambda node: new if node is old else node  # noqa: E731
+        swap: Callable[[Node], Any] = lambda node: new if node is old else node
         self._set_arguments(map_nodes(self._args, swap), map_nodes(self._kwargs, swap))
 
     def replace_all_uses_with(self, new: Node) -> list[Node]:
@@ -123,7 +125,9 @@ def target_name(function: Any) -> str:
     """A function as people write it."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
     module = getattr(function, "__module__", None) or ""
-    module = {"_operator": "operator", "torch._C._nn": "torch.nn.functional", "torch._VariableFunctions": "torch"}.get(module, module)
+    module = {"_operator": "operator", "torch._C._nn": "torch.nn.functional", "torch._VariableFunctions": "torch"}.get(
+        module, module
+    )
     return f"{module}.{name}" if module and module != "builtins" else str(name)
 
 

@@ -16,7 +16,22 @@ from .guard import (
     TypeGuard,
     UnboundGuard,
 )
-from .source import Attr, Builtins, Call, CellOf, Const, DictOf, Get, Globals, Index, Item, Slot, Source, TypeAttr, TypeOf
+from .source import (
+    Attr,
+    Builtins,
+    Call,
+    CellOf,
+    Const,
+    DictOf,
+    Get,
+    Globals,
+    Index,
+    Item,
+    Slot,
+    Source,
+    TypeAttr,
+    TypeOf,
+)
 from .tree import Program, compile_guards
 
 __all__ = [

@@ -111,7 +111,7 @@ def same_value(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, float):
-        return a == b and math.copysign(1.0, a) == math.copysign(1.0, b) or (a != a and b != b)
+        return (a == b and math.copysign(1.0, a) == math.copysign(1.0, b)) or (a != a and b != b)
     if isinstance(a, complex):
         return same_value(a.real, b.real) and same_value(a.imag, b.imag)
     if isinstance(a, tuple):

@@ -23,7 +23,22 @@ from .guard import (
     TypeGuard,
     UnboundGuard,
 )
-from .source import Attr, Builtins, Call, CellOf, Const, DictOf, Get, Globals, Index, Item, Slot, Source, TypeAttr, TypeOf
+from .source import (
+    Attr,
+    Builtins,
+    Call,
+    CellOf,
+    Const,
+    DictOf,
+    Get,
+    Globals,
+    Index,
+    Item,
+    Slot,
+    Source,
+    TypeAttr,
+    TypeOf,
+)
 
 UNBOUND: Any = object()
 """Default mark for an unbound slot in `Program.match` and `Program.failure`."""
@@ -35,7 +50,9 @@ class Program(_evaluator.Program):
     guards: tuple[Guard, ...]
     outputs: tuple[Source, ...]
 
-    def match(self, slots: tuple[Any, ...], globals_: Any, builtins: Any, unbound: Any = UNBOUND) -> tuple[Any, ...] | None:
+    def match(
+        self, slots: tuple[Any, ...], globals_: Any, builtins: Any, unbound: Any = UNBOUND
+    ) -> tuple[Any, ...] | None:
         """The outputs if every guard holds, else None."""
         return self.check(slots, globals_, builtins, unbound)
 

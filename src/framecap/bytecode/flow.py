@@ -31,18 +31,19 @@ _PROLOGUE = _opcodes("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR", "POP_TOP
 _UNCONDITIONAL = _opcodes("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 _FINAL = _opcodes("RETURN_VALUE", "RERAISE", "RAISE_VARARGS")
 _SAFE = _PROLOGUE | _UNCONDITIONAL | _opcodes(
-    "RESUME", "COPY", "SWAP", "PUSH_NULL", "KW_NAMES", "PRECALL", "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_CONST",
-    "LOAD_CLOSURE", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "BUILD_TUPLE", "BUILD_LIST", "RETURN_VALUE",
+    "RESUME", "COPY", "SWAP", "PUSH_NULL", "KW_NAMES", "PRECALL", "LOAD_FAST", "STORE_FAST", "DELETE_FAST",
+    "LOAD_CONST", "LOAD_CLOSURE", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "BUILD_TUPLE", "BUILD_LIST", "RETURN_VALUE",
 )  # fmt: skip
 _CONDITIONAL = frozenset(opmap[name] for name in opmap if name.startswith("POP_JUMP"))
 _COMPARISONS = _opcodes("COMPARE_OP", "IS_OP", "CONTAINS_OP")
 # A region can't do anything from these on, so no stub stands before them.
 _BARREN = _opcodes("RETURN_VALUE", "YIELD_VALUE", "ASYNC_GEN_WRAP", "RERAISE", "JUMP_BACKWARD_NO_INTERRUPT")
 _NO_PUSH = _UNCONDITIONAL | _CONDITIONAL | _FINAL | _opcodes(
-    "POP_TOP", "NOP", "STORE_SUBSCR", "DELETE_SUBSCR", "PRINT_EXPR", "IMPORT_STAR", "SETUP_ANNOTATIONS", "POP_EXCEPT",
-    "STORE_NAME", "DELETE_NAME", "STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_FAST",
-    "DELETE_FAST", "MAKE_CELL", "STORE_DEREF", "DELETE_DEREF", "LIST_APPEND", "SET_ADD", "MAP_ADD", "COPY_FREE_VARS",
-    "RESUME", "LIST_EXTEND", "SET_UPDATE", "DICT_MERGE", "DICT_UPDATE", "KW_NAMES", "PRECALL", "END_ASYNC_FOR",
+    "POP_TOP", "NOP", "STORE_SUBSCR", "DELETE_SUBSCR", "PRINT_EXPR", "IMPORT_STAR", "SETUP_ANNOTATIONS",
+    "POP_EXCEPT", "STORE_NAME", "DELETE_NAME", "STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL",
+    "STORE_FAST", "DELETE_FAST", "MAKE_CELL", "STORE_DEREF", "DELETE_DEREF", "LIST_APPEND", "SET_ADD", "MAP_ADD",
+    "COPY_FREE_VARS", "RESUME", "LIST_EXTEND", "SET_UPDATE", "DICT_MERGE", "DICT_UPDATE", "KW_NAMES", "PRECALL",
+    "END_ASYNC_FOR",
     "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP",
 )  # fmt: skip
 _PUSH_TWO = _opcodes("BEFORE_WITH", "BEFORE_ASYNC_WITH", "PUSH_EXC_INFO", "CHECK_EG_MATCH")
@@ -341,7 +342,7 @@ def live_slots(code: CodeType, flow: Flow | None = None) -> dict[int, frozenset[
                 mask |= live[flow.index_of[inst.target]]
             if op == STORE_FAST:
                 mask &= ~(1 << (inst.arg or 0)) | always
-            elif op == LOAD_FAST or op == DELETE_FAST:
+            elif op in (LOAD_FAST, DELETE_FAST):
                 mask |= 1 << (inst.arg or 0)
             handler = handlers[index]
             if handler is not None:

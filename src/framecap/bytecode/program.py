@@ -19,7 +19,9 @@ class Program:
         self.ranges = exception_ranges(code)
         self.slot_names = slot_names(code)
         self.slot_count = len(self.slot_names)
-        self.is_generator = bool(code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
+        self.is_generator = bool(
+            code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
+        )
         self.is_plain_generator = bool(code.co_flags & inspect.CO_GENERATOR)
 
     def handler_at(self, offset: int) -> ExceptionRange | None:

@@ -5,7 +5,7 @@ behind them all, an exit to each place where a region may end.
     <inst>           <inst>
     <inst k>         JUMP_FORWARD over_k             asleep; NOP when the point is awake
                      LOAD_CONST <Point k>
-                     UNARY_INVERT                    in C; no call, so no signal is handled between it and the exit
+                     UNARY_INVERT                    in C; not a call: no signal is handled on the way out
                      COPY 1
                      POP_JUMP_FORWARD_IF_NOT_NONE taken_d
                      POP_TOP

@@ -295,5 +295,3 @@ def _effect(tx: Region, args: Any, kwargs: Any) -> Value:
 @models(globals, locals, vars, dir)
 def _introspection(tx: Region, args: Any, kwargs: Any) -> Value:
     raise GraphBreak(UNSUPPORTED_ATTRIBUTE, "the names of a scope or object are listed")
-
-

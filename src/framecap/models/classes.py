@@ -59,14 +59,18 @@ def is_instance(tx: Region, value: Value, cls: Value) -> bool:
     """``isinstance(value, cls)``."""
     options = real_class(tx, cls)
     kind = value.python_type()
-    return any(_is_instance(tx, value, kind, option) for option in (options if isinstance(options, tuple) else (options,)))
+    return any(
+        _is_instance(tx, value, kind, option) for option in (options if isinstance(options, tuple) else (options,))
+    )
 
 
 def _is_instance(tx: Region, value: Value, kind: type, option: Any) -> bool:
     if isinstance(option, tuple):
         return any(_is_instance(tx, value, kind, o) for o in option)
     if not isinstance(option, type):
-        raise Raised(ExceptionValue(TypeError, [Const("isinstance() arg 2 must be a type, a tuple of types, or a union")]))
+        raise Raised(
+            ExceptionValue(TypeError, [Const("isinstance() arg 2 must be a type, a tuple of types, or a union")])
+        )
     if option in kind.__mro__:
         return True
     meta = type(option)
@@ -75,13 +79,25 @@ def _is_instance(tx: Region, value: Value, kind: type, option: Any) -> bool:
     if isinstance(value, TensorValue):
         if option is nn.Parameter and value.example is not None:
             return isinstance(value.example, nn.Parameter)
-        if option.__module__.startswith("torch") and issubclass(option, torch.Tensor) and meta is not type(torch.Tensor):
+        if (
+            option.__module__.startswith("torch")
+            and issubclass(option, torch.Tensor)
+            and meta is not type(torch.Tensor)
+        ):
             return option in kind.__mro__ if value.example is None else isinstance(value.example, option)
         return False
     if meta is type or issubclass(meta, (enum.EnumMeta,)):
         return False
-    if issubclass(meta, abc.ABCMeta) or meta in (type(torch.Tensor), type(nn.Parameter)) or option.__module__ in ("typing", "collections.abc"):
-        if "__instancecheck__" in meta.__dict__ and meta is not abc.ABCMeta and not meta.__module__.startswith(("torch", "typing", "abc")):
+    if (
+        issubclass(meta, abc.ABCMeta)
+        or meta in (type(torch.Tensor), type(nn.Parameter))
+        or option.__module__ in ("typing", "collections.abc")
+    ):
+        if (
+            "__instancecheck__" in meta.__dict__
+            and meta is not abc.ABCMeta
+            and not meta.__module__.startswith(("torch", "typing", "abc"))
+        ):
             raise GraphBreak(UNSUPPORTED_VALUE, f"the metaclass of {option.__name__} decides isinstance()")
         return bool(real_call(issubclass, kind, option))
     if "__instancecheck__" in meta.__dict__:
@@ -123,7 +139,9 @@ def _user_class(tx: Region, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
     if isinstance(maker, staticmethod):
         maker = maker.__func__
     if isinstance(maker, types.FunctionType):
-        made = FunctionConst(maker, None if source is None else _unwrapped(tx, real, source)).call(tx, [cls, *args], kwargs)
+        made = FunctionConst(maker, None if source is None else _unwrapped(tx, real, source)).call(
+            tx, [cls, *args], kwargs
+        )
     else:
         made = new_instance(tx, real, args, kwargs)
     if not issubclass(made.python_type(), real):
@@ -174,7 +192,9 @@ def _exception(tx: Region, real: type[BaseException], args: Args, kwargs: Kwargs
     maker, _ = class_lookup(tx, real, "__new__")
     starter, source = class_lookup(tx, real, "__init__")
     made = ExceptionValue(real, list(args), tx.outer.offset if tx.outer is not None else None)
-    if isinstance(maker, (types.FunctionType, staticmethod)) or (kwargs and not isinstance(starter, types.FunctionType)):
+    if isinstance(maker, (types.FunctionType, staticmethod)) or (
+        kwargs and not isinstance(starter, types.FunctionType)
+    ):
         raise GraphBreak(UNKNOWN_CALL, f"an exception of class {real.__name__} is made")
     if isinstance(starter, types.FunctionType):
         FunctionConst(starter, source).call(tx, [made, *args], kwargs)
@@ -482,8 +502,15 @@ def _method(tx: Region, args: Args, kwargs: Kwargs) -> Value:
     return MethodValue(*args)
 
 
-@models(property, classmethod, staticmethod, memoryview, bytearray, torch.set_grad_enabled, torch.inference_mode, torch.autocast)
+@models(
+    property,
+    classmethod,
+    staticmethod,
+    memoryview,
+    bytearray,
+    torch.set_grad_enabled,
+    torch.inference_mode,
+    torch.autocast,
+)
 def _native(tx: Region, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak(UNKNOWN_CALL, "an object of a class without a model is made")
-
-

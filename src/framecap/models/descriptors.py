@@ -45,7 +45,9 @@ def call_descriptor(tx: Region, function: BuiltinValue, args: Args, kwargs: Kwar
         for key in args[0].unpack(tx):
             made.setitem(tx, key, args[1] if len(args) > 1 else Const(None))
         return made
-    if name in ("maketrans",) or (getattr(real, "__self__", None) in (str, int, float, bytes) and name in _PURE_CLASS_METHODS):
+    if name in ("maketrans",) or (
+        getattr(real, "__self__", None) in (str, int, float, bytes) and name in _PURE_CLASS_METHODS
+    ):
         reals = [constant_of(tx, a) for a in args]
         if not any(r is UNKNOWN for r in reals) and not kwargs:
             return from_real(real_call(real, *reals))

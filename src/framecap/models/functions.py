@@ -67,7 +67,9 @@ def _itertools(function: Any, run: Any) -> None:
         from ..values.iterator import Iterator
 
         if kwargs or any(isinstance(a, Iterator) for a in args):
-            raise GraphBreak(UNSUPPORTED_VALUE, f"itertools.{function.__name__}() of iterators that are consumed lazily")
+            raise GraphBreak(
+                UNSUPPORTED_VALUE, f"itertools.{function.__name__}() of iterators that are consumed lazily"
+            )
         return SequenceIterator(TupleValue(run(tx, args)), function)
 
 
@@ -123,7 +125,9 @@ def deep_copy(tx: Region, value: Value, memo: dict[int, Value]) -> Value:
     known = memo.get(id(value))
     if known is not None:
         return known
-    if isinstance(value, (Const, NumberValue, RealCallable, EnumMember, ClosureValue)) and not isinstance(value, Opaque):
+    if isinstance(value, (Const, NumberValue, RealCallable, EnumMember, ClosureValue)) and not isinstance(
+        value, Opaque
+    ):
         return value
     if isinstance(value, ListValue) and value.cls is list:
         made: Value = ListValue([])
@@ -153,7 +157,15 @@ def deep_copy(tx: Region, value: Value, memo: dict[int, Value]) -> Value:
 
 
 def _copy_instance(tx: Region, value: InstanceValue, memo: dict[int, Value]) -> Value:
-    for name in ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__del__"):
+    for name in (
+        "__deepcopy__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__getstate__",
+        "__setstate__",
+        "__getnewargs__",
+        "__del__",
+    ):
         found, _ = class_lookup(tx, value.cls, name)
         if found is not MISSING and getattr(object, name, None) is not found:
             raise GraphBreak(UNSUPPORTED_VALUE, f"{value.describe()} has {name} of its own and is copied deeply")

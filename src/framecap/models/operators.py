@@ -60,7 +60,7 @@ def binary(tx: Region, op: Any, left: Value, right: Value) -> Value:
         merged = left if op is operator.ior else left.copy()
         merged.merge(tx, right)
         return merged
-    if isinstance(left, SetValue) or isinstance(left, DictView):
+    if isinstance(left, (SetValue, DictView)):
         return _set_binary(tx, op, left, right)
     a, b = constant_of(tx, left), constant_of(tx, right)
     if a is not UNKNOWN and b is not UNKNOWN:
@@ -72,7 +72,9 @@ def _tensor_binary(tx: Region, op: Any, left: Value, right: Value) -> Value:
     other = right if isinstance(left, TensorValue) else left
     if isinstance(other, (ListValue, TupleValue)) and INPLACE.get(op, op) in (operator.mul, operator.add):
         other.refuse("an operator of a tensor and a sequence")
-    if not isinstance(left, (TensorValue, NumberValue, Const)) or not isinstance(right, (TensorValue, NumberValue, Const)):
+    if not isinstance(left, (TensorValue, NumberValue, Const)) or not isinstance(
+        right, (TensorValue, NumberValue, Const)
+    ):
         other.refuse("an operator with a tensor")
     mutates = left if op in INPLACE and isinstance(left, TensorValue) else None
     target = op if mutates is not None else INPLACE.get(op, op)
@@ -122,7 +124,11 @@ def is_not_implemented(value: Value) -> bool:
 
 def _sequence_binary(tx: Region, op: Any, left: Value, right: Value) -> Value:
     plain = INPLACE.get(op, op)
-    if plain is operator.add and isinstance(left, (ListValue, TupleValue)) and isinstance(right, (ListValue, TupleValue)):
+    if (
+        plain is operator.add
+        and isinstance(left, (ListValue, TupleValue))
+        and isinstance(right, (ListValue, TupleValue))
+    ):
         if isinstance(left, ListValue) and isinstance(right, ListValue):
             return ListValue([*left.items, *right.items])
         if isinstance(left, TupleValue) and isinstance(right, TupleValue):
@@ -207,7 +213,11 @@ def _compare_tensor(tx: Region, op: Any, left: Value, right: Value) -> Value:
     other = right if isinstance(left, TensorValue) else left
     if isinstance(other, (TensorValue, NumberValue)) or (isinstance(other, Const) and type(other.value) in NUMERIC):
         return tx.tensor_op("call_function", op, (left, right))
-    if op in (operator.eq, operator.ne) and isinstance(other, Const) and (other.value is None or isinstance(other.value, str)):
+    if (
+        op in (operator.eq, operator.ne)
+        and isinstance(other, Const)
+        and (other.value is None or isinstance(other.value, str))
+    ):
         # Tensor.__eq__ gives up on these (NotImplemented), and Python compares identities.
         return Const(op is operator.ne)
     other.refuse("comparing it with a tensor")
@@ -370,5 +380,3 @@ def _not(tx: Region, args: Any, kwargs: Any) -> Value:
 @models(operator.truth)
 def _truth(tx: Region, args: Any, kwargs: Any) -> Value:
     return Const(args[0].truth(tx))
-
-

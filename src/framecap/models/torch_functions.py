@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import typing
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
-from framecap.guards import Call, EqualsGuard
 from torch import nn
+
+from framecap.guards import Call, EqualsGuard
 
 from ..errors import AUTOGRAD, RANDOM_STATE, REQUESTED, SIDE_EFFECT, UNSUPPORTED_VALUE, GraphBreak
 from ..values.base import Value
@@ -24,9 +25,13 @@ STATE_FUNCTIONS = [
         (
             torch,
             "get_default_dtype is_inference_mode_enabled is_autocast_enabled get_autocast_dtype is_autocast_cpu_enabled"
-            " get_autocast_gpu_dtype get_autocast_cpu_dtype is_autocast_cache_enabled are_deterministic_algorithms_enabled get_num_threads",
+            " get_autocast_gpu_dtype get_autocast_cpu_dtype is_autocast_cache_enabled"
+            " are_deterministic_algorithms_enabled get_num_threads",
         ),
-        (torch._C, "_get_tracing_state _is_tracing _functorch _has_torch_function_unary_ _cuda_getDeviceCount _is_torch_function_enabled"),
+        (
+            torch._C,
+            "_get_tracing_state _is_tracing _functorch _has_torch_function_unary_ _cuda_getDeviceCount _is_torch_function_enabled",
+        ),
         (torch.cuda, "is_available"),
     )
     for name in names.split()
@@ -34,7 +39,7 @@ STATE_FUNCTIONS = [
 ]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _question(function: Any, args: tuple[Any, ...]) -> Any:
     return lambda: function(*args)
 
@@ -137,4 +142,3 @@ def requested_break(tx: Region, args: Any, kwargs: Any) -> Value:
     """The model of framecap.graph_break, registered by the API."""
     message = constant_of(tx, args[0]) if args else ""
     raise GraphBreak(REQUESTED, str(message) if message is not UNKNOWN else "")
-

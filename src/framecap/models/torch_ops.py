@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +25,7 @@ from ..values.base import Args, Kwargs, Value
 from ..values.constant import UNKNOWN, Const, constant_of, is_immutable
 from ..values.module import TUPLE_RESULT, ModuleValue
 from ..values.number import NumberValue
-from ..values.sequence import ListValue, TupleValue
+from ..values.sequence import ListValue
 from ..values.tensor import TensorValue
 from ..values.tensor_tuple import TensorTuple
 
@@ -34,45 +34,263 @@ if TYPE_CHECKING:
 
 FACTORIES = frozenset(
     getattr(torch, name)
-    for name in (
-        "arange empty empty_strided eye full linspace logspace ones rand randint randn randperm range tensor zeros"
-        " as_tensor scalar_tensor tril_indices triu_indices hann_window hamming_window bartlett_window blackman_window"
-        " kaiser_window complex polar"
-    ).split()
+    for name in [
+        "arange",
+        "empty",
+        "empty_strided",
+        "eye",
+        "full",
+        "linspace",
+        "logspace",
+        "ones",
+        "rand",
+        "randint",
+        "randn",
+        "randperm",
+        "range",
+        "tensor",
+        "zeros",
+        "as_tensor",
+        "scalar_tensor",
+        "tril_indices",
+        "triu_indices",
+        "hann_window",
+        "hamming_window",
+        "bartlett_window",
+        "blackman_window",
+        "kaiser_window",
+        "complex",
+        "polar",
+    ]
     if hasattr(torch, name)
 )
 DATA_METHODS = frozenset(
-    "item tolist numpy equal allclose is_nonzero data_ptr __bool__ __int__ __float__ __index__ __complex__ __len__ __contains__"
-    " __iter__ __array__ __repr__ __str__ __format__ __hash__ __reversed__ is_set_to untyped_storage storage _storage_offset".split()
+    [
+        "item",
+        "tolist",
+        "numpy",
+        "equal",
+        "allclose",
+        "is_nonzero",
+        "data_ptr",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "__complex__",
+        "__len__",
+        "__contains__",
+        "__iter__",
+        "__array__",
+        "__repr__",
+        "__str__",
+        "__format__",
+        "__hash__",
+        "__reversed__",
+        "is_set_to",
+        "untyped_storage",
+        "storage",
+        "_storage_offset",
+    ]
 )
 AUTOGRAD_METHODS = frozenset(
-    "backward register_hook retain_grad requires_grad_ detach_ register_post_accumulate_grad_hook _backward_hooks".split()
+    [
+        "backward",
+        "register_hook",
+        "retain_grad",
+        "requires_grad_",
+        "detach_",
+        "register_post_accumulate_grad_hook",
+        "_backward_hooks",
+    ]
 )
 NATIVE_METHODS = frozenset(
-    "apply_ map_ map2_ set_ resize_ resize_as_ share_memory_ unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_"
-    " rename_ rename align_to refine_names storage_offset pin_memory is_pinned __deepcopy__ __reduce_ex__ __reduce__ __setstate__"
-    " __dlpack__ __dlpack_device__ to_sparse names_ set_data reinforce resize unflatten_ index_copy module_load data_ptr_".split()
+    [
+        "apply_",
+        "map_",
+        "map2_",
+        "set_",
+        "resize_",
+        "resize_as_",
+        "share_memory_",
+        "unsqueeze_",
+        "squeeze_",
+        "t_",
+        "transpose_",
+        "swapaxes_",
+        "swapdims_",
+        "as_strided_",
+        "rename_",
+        "rename",
+        "align_to",
+        "refine_names",
+        "storage_offset",
+        "pin_memory",
+        "is_pinned",
+        "__deepcopy__",
+        "__reduce_ex__",
+        "__reduce__",
+        "__setstate__",
+        "__dlpack__",
+        "__dlpack_device__",
+        "to_sparse",
+        "names_",
+        "set_data",
+        "reinforce",
+        "resize",
+        "unflatten_",
+        "index_copy",
+        "module_load",
+        "data_ptr_",
+    ]
 )
 RANDOM = frozenset(
-    "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout rand rand_like randint randint_like"
-    " randn randn_like randperm bernoulli bernoulli_ normal normal_ uniform_ random_ exponential_ geometric_ cauchy_ log_normal_"
-    " multinomial poisson binomial rrelu rrelu_ gumbel_softmax native_dropout scaled_dot_product_attention multi_head_attention_forward"
-    " fractional_max_pool2d fractional_max_pool3d kaiming_uniform_ kaiming_normal_ xavier_uniform_ xavier_normal_ trunc_normal_"
-    " orthogonal_ sparse_ uniform rnn_tanh rnn_relu lstm gru".split()
+    [
+        "dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "alpha_dropout",
+        "feature_alpha_dropout",
+        "feature_dropout",
+        "rand",
+        "rand_like",
+        "randint",
+        "randint_like",
+        "randn",
+        "randn_like",
+        "randperm",
+        "bernoulli",
+        "bernoulli_",
+        "normal",
+        "normal_",
+        "uniform_",
+        "random_",
+        "exponential_",
+        "geometric_",
+        "cauchy_",
+        "log_normal_",
+        "multinomial",
+        "poisson",
+        "binomial",
+        "rrelu",
+        "rrelu_",
+        "gumbel_softmax",
+        "native_dropout",
+        "scaled_dot_product_attention",
+        "multi_head_attention_forward",
+        "fractional_max_pool2d",
+        "fractional_max_pool3d",
+        "kaiming_uniform_",
+        "kaiming_normal_",
+        "xavier_uniform_",
+        "xavier_normal_",
+        "trunc_normal_",
+        "orthogonal_",
+        "sparse_",
+        "uniform",
+        "rnn_tanh",
+        "rnn_relu",
+        "lstm",
+        "gru",
+    ]
 )
 FRESH = frozenset(
-    "add sub mul div true_divide pow matmul mm bmm addmm baddbmm linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d"
-    " conv_transpose3d layer_norm group_norm embedding cat stack concat zeros zeros_like ones ones_like empty empty_like full"
-    " full_like rand rand_like randn randn_like arange linspace eye clone relu gelu silu tanh sigmoid exp log sqrt rsqrt sin cos"
-    " softmax log_softmax sum mean var std prod cumsum norm where tensor max_pool2d avg_pool2d adaptive_avg_pool2d neg abs floor"
-    " outer einsum masked_fill eq ne lt gt le ge new_zeros new_ones new_empty new_full new_tensor repeat truediv floordiv mod".split()
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "true_divide",
+        "pow",
+        "matmul",
+        "mm",
+        "bmm",
+        "addmm",
+        "baddbmm",
+        "linear",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "layer_norm",
+        "group_norm",
+        "embedding",
+        "cat",
+        "stack",
+        "concat",
+        "zeros",
+        "zeros_like",
+        "ones",
+        "ones_like",
+        "empty",
+        "empty_like",
+        "full",
+        "full_like",
+        "rand",
+        "rand_like",
+        "randn",
+        "randn_like",
+        "arange",
+        "linspace",
+        "eye",
+        "clone",
+        "relu",
+        "gelu",
+        "silu",
+        "tanh",
+        "sigmoid",
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "sin",
+        "cos",
+        "softmax",
+        "log_softmax",
+        "sum",
+        "mean",
+        "var",
+        "std",
+        "prod",
+        "cumsum",
+        "norm",
+        "where",
+        "tensor",
+        "max_pool2d",
+        "avg_pool2d",
+        "adaptive_avg_pool2d",
+        "neg",
+        "abs",
+        "floor",
+        "outer",
+        "einsum",
+        "masked_fill",
+        "eq",
+        "ne",
+        "lt",
+        "gt",
+        "le",
+        "ge",
+        "new_zeros",
+        "new_ones",
+        "new_empty",
+        "new_full",
+        "new_tensor",
+        "repeat",
+        "truediv",
+        "floordiv",
+        "mod",
+    ]
 )
 FRESH_MODULES = (
     nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d,
     nn.LayerNorm, nn.GroupNorm, nn.Embedding, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d,
 )  # fmt: skip
-PAIRS = frozenset("topk sort kthvalue mode cummax cummin".split())
-PAIRS_WITH_DIM = frozenset("max min median nanmedian".split())
+PAIRS = frozenset(["topk", "sort", "kthvalue", "mode", "cummax", "cummin"])
+PAIRS_WITH_DIM = frozenset(["max", "min", "median", "nanmedian"])
 
 
 @lru_cache(maxsize=1)
@@ -163,7 +381,7 @@ def call_torch(tx: Region, function: Any, args: Args, kwargs: Kwargs) -> Value:
 METHOD_DESCRIPTORS = (type(torch.Tensor.add), type(torch.Tensor.__add__), type(torch.Tensor.__getitem__))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _parameters(function: Any) -> tuple[str, ...]:
     try:
         return tuple(inspect.signature(function).parameters)
@@ -284,7 +502,9 @@ def result_value(tx: Region, op: Op) -> Value:
         return TensorValue(op)
     pair = _pair_type(op)
     if pair is not None:
-        return TensorTuple(op, [TensorValue(tx.add_op("call_function", operator.getitem, (op, i), scalar=True)) for i in (0, 1)], pair)
+        return TensorTuple(
+            op, [TensorValue(tx.add_op("call_function", operator.getitem, (op, i), scalar=True)) for i in (0, 1)], pair
+        )
     fake = metadata.fake_of(tx, op)
     return structured(tx, op, fake)
 
@@ -323,18 +543,18 @@ def returns_tensor(op: Op) -> bool:
     name = getattr(target, "__name__", "")
     if module in ("torch.nn.functional", "torch.nn.init") and inspect.isfunction(target):
         return _annotated_tensor(target) or _single_tensor(name)
-    if isinstance(target, type(torch.add)) or isinstance(target, METHOD_DESCRIPTORS):
+    if isinstance(target, (type(torch.add), METHOD_DESCRIPTORS)):
         return _single_tensor(name)
     return _annotated_tensor(target)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _annotated_tensor(function: Any) -> bool:
     annotation = getattr(function, "__annotations__", {}).get("return")
     return annotation is torch.Tensor or annotation == "Tensor" or annotation == "torch.Tensor"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _single_tensor(name: str) -> bool:
     """By torch's schemas: every overload of aten::name returns exactly one Tensor."""
     if name in _TENSOR_METHODS:
@@ -344,19 +564,44 @@ def _single_tensor(name: str) -> bool:
     except RuntimeError:
         return False
     schemas = [s for s in schemas if s.overload_name not in ("out",) and not s.overload_name.endswith("_out")]
-    tensors = [s for s in schemas if any(str(a.type) in ("Tensor", "List[Tensor]", "Optional[Tensor]") for a in s.arguments)]
+    tensors = [
+        s for s in schemas if any(str(a.type) in ("Tensor", "List[Tensor]", "Optional[Tensor]") for a in s.arguments)
+    ]
     tensors = tensors or schemas
     return bool(tensors) and all(len(s.returns) == 1 and str(s.returns[0].type) == "Tensor" for s in tensors)
 
 
-_TENSOR_METHODS = frozenset("to type cpu cuda float double half bfloat16 int long bool short byte char new_tensor new_zeros new_ones type_as".split())
+_TENSOR_METHODS = frozenset(
+    [
+        "to",
+        "type",
+        "cpu",
+        "cuda",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "int",
+        "long",
+        "bool",
+        "short",
+        "byte",
+        "char",
+        "new_tensor",
+        "new_zeros",
+        "new_ones",
+        "type_as",
+    ]
+)
 
 
 def _pair_type(op: Op) -> Any:
     name = op.target if isinstance(op.target, str) else getattr(op.target, "__name__", "")
     if name in PAIRS:
         return getattr(torch.return_types, name)
-    if name in PAIRS_WITH_DIM and (isinstance(op.kwargs.get("dim"), int) or (len(op.args) > 1 and isinstance(op.args[1], int))):
+    if name in PAIRS_WITH_DIM and (
+        isinstance(op.kwargs.get("dim"), int) or (len(op.args) > 1 and isinstance(op.args[1], int))
+    ):
         return getattr(torch.return_types, name)
     return None
 
@@ -408,7 +653,7 @@ def _layout_question(name: str) -> Any:
     return answer
 
 
-@lru_cache(maxsize=None)
+@cache
 def _asker(name: str, args: tuple[Any, ...]) -> Any:
     return lambda tensor: getattr(tensor, name)(*args)
 
@@ -426,7 +671,8 @@ _METHODS: dict[str, Any] = {
     "size": _size, "dim": _dim, "ndimension": _dim, "numel": _numel, "nelement": _numel, "__getitem__": _getitem,
     "__setitem__": _setitem, "is_floating_point": _dtype_question("is_floating_point"), "is_complex": _dtype_question("is_complex"),
     "is_signed": _dtype_question("is_signed"), "element_size": _dtype_question("element_size"),
-    "stride": _layout_question("stride"), "is_contiguous": _layout_question("is_contiguous"), "get_device": _layout_question("get_device"),
+    "stride": _layout_question("stride"), "is_contiguous": _layout_question("is_contiguous"),
+    "get_device": _layout_question("get_device"),
 }  # fmt: skip
 _DUNDERS: dict[str, Any] = {
     f"__{name}__": getattr(operator, function)

@@ -132,5 +132,3 @@ def match_class(frame: SymbolicFrame, inst: Instruction) -> None:
             frame.push(Const(None))
             return
     frame.push(TupleValue(found))
-
-

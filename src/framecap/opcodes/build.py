@@ -129,7 +129,9 @@ def dict_update(frame: SymbolicFrame, inst: Instruction) -> None:
     """[.. dict .., mapping] -> [.. dict ..]; DICT_MERGE refuses a key twice."""
     more = frame.pop()
     into: DictValue = frame.stack[-inst.arg]
-    if not isinstance(more, DictValue) and not (isinstance(more, InstanceValue) and isinstance(more.storage, DictValue)):
+    if not isinstance(more, DictValue) and not (
+        isinstance(more, InstanceValue) and isinstance(more.storage, DictValue)
+    ):
         raise GraphBreak(UNSUPPORTED_VALUE, f"** of {more.describe()}")
     from ..values.mapping import pairs_of
 

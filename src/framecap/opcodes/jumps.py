@@ -86,7 +86,9 @@ def is_long(iterator: Value) -> bool:
 def for_iter(frame: SymbolicFrame, inst: Instruction) -> None:
     """[iterator] -> [iterator, item], or [] and jump at the end."""
     iterator = frame.stack[-1]
-    if isinstance(iterator, Opaque) or (not isinstance(iterator, Iterator) and iterator.source is not None and frame.parent is None):
+    if isinstance(iterator, Opaque) or (
+        not isinstance(iterator, Iterator) and iterator.source is not None and frame.parent is None
+    ):
         raise GraphBreak(LOOP, f"the loop runs over {iterator.describe()}")
     item = iterator.next(frame.tx)
     if item is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from framecap.guards import Item
 from framecap.guards import Const as ConstSource
+from framecap.guards import Item
 
 from ..errors import SIDE_EFFECT, UNSUPPORTED_OPCODE, GraphBreak
 from ..symbolic.stack import NULL
@@ -129,7 +129,9 @@ def load_deref(frame: SymbolicFrame, inst: Instruction) -> None:
     """[] -> [contents of a cell]"""
     found = frame.cell(inst.arg).load(frame.tx)
     if found is None:
-        message = f"cannot access free variable {inst.argval!r} where it is not associated with a value in enclosing scope"
+        message = (
+            f"cannot access free variable {inst.argval!r} where it is not associated with a value in enclosing scope"
+        )
         raise Raised(ExceptionValue(NameError, [Const(message)]))
     frame.push(found)
 
@@ -284,5 +286,3 @@ def import_from(frame: SymbolicFrame, inst: Instruction) -> None:
     module = frame.stack[-1]
     assert isinstance(module, ModuleNamespace)
     frame.push(module.getattr(frame.tx, inst.argval))
-
-

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from framecap.graph import Graph, GraphModule, Node, compile_function, generate
 from framecap.guards import Source
 
@@ -124,7 +125,9 @@ def _state_name(source: Source, taken: set[str]) -> str:
     return name
 
 
-def compile_backend(built: BuiltGraph, backend: Callable[..., Any] | None, backend_name: str, emitter: Emitter) -> tuple[str, Any]:
+def compile_backend(
+    built: BuiltGraph, backend: Callable[..., Any] | None, backend_name: str, emitter: Emitter
+) -> tuple[str, Any]:
     """Code that calls the graph (an expression for a tuple of outputs) and the object it calls."""
     if backend is None:
         generated = generate(built.graph, state="arguments")
@@ -155,7 +158,15 @@ _serial = 0
 
 
 def compile_epilogue(
-    emitter: Emitter, call: str, outputs: list[str], body: list[str], result: str, *, switches: bool, random: bool, has_graph: bool
+    emitter: Emitter,
+    call: str,
+    outputs: list[str],
+    body: list[str],
+    result: str,
+    *,
+    switches: bool,
+    random: bool,
+    has_graph: bool,
 ) -> Any:
     """The function `run` of a variant. switches: restore the grad mode on an error; random: and the generator's state."""
     global _serial

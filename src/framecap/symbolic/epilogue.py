@@ -157,4 +157,6 @@ class Emitter:
 
 
 def _is_literal(text: str) -> bool:
-    return text[:1] in "'\"-0123456789" or text in ("None", "True", "False", "Ellipsis", "()") or text[:2] in ("b'", 'b"')
+    return (
+        text[:1] in "'\"-0123456789" or text in ("None", "True", "False", "Ellipsis", "()") or text[:2] in ("b'", 'b"')
+    )

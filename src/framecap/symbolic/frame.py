@@ -32,7 +32,12 @@ class SymbolicFrame:
     """One frame. ``slots`` follows CPython's localsplus: locals, cells, free variables."""
 
     def __init__(
-        self, tx: Tracer, code: types.CodeType, namespace: Namespace, builtins: dict[str, Any], parent: SymbolicFrame | None
+        self,
+        tx: Tracer,
+        code: types.CodeType,
+        namespace: Namespace,
+        builtins: dict[str, Any],
+        parent: SymbolicFrame | None,
     ) -> None:
         self.tx = tx
         self.code = code

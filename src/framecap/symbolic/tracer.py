@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
 from framecap.guards import AbsentKeyGuard, DictOf, Get, Index, IsGuard, Item, Source
 from framecap.guards import Const as ConstSource
 
@@ -115,7 +116,9 @@ class Tracer(Region):
 
     # Operators
 
-    def tensor_op(self, op: str, target: Any, args: Args, kwargs: Kwargs | None = None, mutates: Value | None = None) -> Value:
+    def tensor_op(
+        self, op: str, target: Any, args: Args, kwargs: Kwargs | None = None, mutates: Value | None = None
+    ) -> Value:
         from ..models.torch_ops import record
 
         return record(self, op, target, args, kwargs or {}, mutates)

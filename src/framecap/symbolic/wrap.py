@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
+
 from framecap.guards import (
     Attr,
     Call,
@@ -24,7 +26,6 @@ from framecap.guards import (
     Source,
     TypeGuard,
 )
-from torch import nn
 
 from ..errors import TENSOR_SUBCLASS, GraphBreak
 from ..tracing.region import Input, is_argument
@@ -275,7 +276,7 @@ def _by_family(kind: type) -> Callable[[Tracer, Any, Source], Value]:
     if base is tuple:
         return _typed(_tuple)
     if callable(kind) and kind.__module__ in ("builtins", "torch", "torch._C", "torch._ops"):
-        return _pinned(BuiltinValue) if hasattr(kind, "__call__") else _typed(_opaque)
+        return _pinned(BuiltinValue) if callable(kind) else _typed(_opaque)
     return _typed(_opaque)
 
 

@@ -31,7 +31,12 @@ SIZE_METHODS = ("size", "dim", "numel")
 
 def is_size(ref: Any) -> bool:
     """Whether ``ref`` reads a size of an input tensor directly."""
-    return isinstance(ref, Op) and ref.op == "call_method" and ref.target in SIZE_METHODS and isinstance(ref.args[0], Input)
+    return (
+        isinstance(ref, Op)
+        and ref.op == "call_method"
+        and ref.target in SIZE_METHODS
+        and isinstance(ref.args[0], Input)
+    )
 
 
 def peek(tx: Region, ref: Any) -> Any:
@@ -68,7 +73,7 @@ def number_of(tx: Region, ref: Op, test: Callable[[Any], Any] | None) -> Any:
         tx.guard(_value_guard(code, function, tuple(sources), described, value, tx))
         return value
     fake = fake_of(tx, ref)
-    if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)) or isinstance(fake, torch.Tensor):
+    if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor)):
         raise GraphBreak(METADATA)
     return bool(fake) if test is bool else fake
 
@@ -195,7 +200,9 @@ def _slice(ref: Op) -> list[Op]:
                 order.append(op)
                 continue
             path.append((op, True))
-            path.extend((leaf, False) for leaf in _leaves((op.args, op.kwargs)) if isinstance(leaf, Op) and id(leaf) not in done)
+            path.extend(
+                (leaf, False) for leaf in _leaves((op.args, op.kwargs)) if isinstance(leaf, Op) and id(leaf) not in done
+            )
 
     visit(ref)
     return order
@@ -256,7 +263,9 @@ def _run_fake(tx: Region, op: Op) -> tuple[Any]:
     except GraphBreak:
         raise
     except Exception as error:
-        raise GraphBreak(METADATA, f"its operators can't run on fake tensors ({type(error).__name__}: {error})") from None
+        raise GraphBreak(
+            METADATA, f"its operators can't run on fake tensors ({type(error).__name__}: {error})"
+        ) from None
 
 
 def _run_fake_module(tx: Region, op: Op, args: Any, kwargs: Any) -> Any:
@@ -277,7 +286,11 @@ def _run_fake_module(tx: Region, op: Op, args: Any, kwargs: Any) -> Any:
 
 def settings_of(module: Any) -> str:
     """A leaf module's plain attributes as text: what decides the shapes of its results besides its parameters."""
-    plain = {k: v for k, v in module.__dict__.items() if not k.startswith("_") and isinstance(v, (int, float, str, tuple, bool, type(None)))}
+    plain = {
+        k: v
+        for k, v in module.__dict__.items()
+        if not k.startswith("_") and isinstance(v, (int, float, str, tuple, bool, type(None)))
+    }
     return repr(sorted(plain.items()))
 
 

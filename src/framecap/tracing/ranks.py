@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from framecap.guards import EqualsGuard, Get
 from torch import nn
+
+from framecap.guards import EqualsGuard, Get
 
 from .region import Input, Op
 
@@ -17,23 +18,100 @@ if TYPE_CHECKING:
     from .region import Region
 
 SAME_RANK_METHODS = frozenset(
-    "abs add sub mul div neg exp log sqrt rsqrt pow sin cos tanh sigmoid relu softmax log_softmax to type float double half"
-    " bfloat16 int long bool contiguous clone detach transpose permute expand_as masked_fill masked_fill_ dropout cumsum"
-    " clamp roll flip tril triu type_as requires_grad_ add_ sub_ mul_ div_ copy_ fill_ zero_ narrow repeat_interleave"
-    " eq ne lt le gt ge square reciprocal floor ceil round logical_not logical_and logical_or".split()
+    [
+        "abs",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "pow",
+        "sin",
+        "cos",
+        "tanh",
+        "sigmoid",
+        "relu",
+        "softmax",
+        "log_softmax",
+        "to",
+        "type",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "int",
+        "long",
+        "bool",
+        "contiguous",
+        "clone",
+        "detach",
+        "transpose",
+        "permute",
+        "expand_as",
+        "masked_fill",
+        "masked_fill_",
+        "dropout",
+        "cumsum",
+        "clamp",
+        "roll",
+        "flip",
+        "tril",
+        "triu",
+        "type_as",
+        "requires_grad_",
+        "add_",
+        "sub_",
+        "mul_",
+        "div_",
+        "copy_",
+        "fill_",
+        "zero_",
+        "narrow",
+        "repeat_interleave",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "square",
+        "reciprocal",
+        "floor",
+        "ceil",
+        "round",
+        "logical_not",
+        "logical_and",
+        "logical_or",
+    ]
 )
 SAME_RANK_FUNCTIONS: frozenset[Any] = frozenset(
     getattr(owner, name)
     for owner, names in (
-        (torch, "abs neg exp log sqrt rsqrt pow sin cos tanh sigmoid relu softmax log_softmax clone transpose permute cumsum clamp roll flip tril triu conv1d conv2d conv3d square"),
-        (F, "linear dropout gelu silu relu tanh sigmoid softmax log_softmax layer_norm batch_norm conv1d conv2d conv3d leaky_relu elu max_pool2d avg_pool2d"),
+        (
+            torch,
+            "abs neg exp log sqrt rsqrt pow sin cos tanh sigmoid relu softmax log_softmax clone transpose permute"
+            " cumsum clamp roll flip tril triu conv1d conv2d conv3d square",
+        ),
+        (
+            F,
+            "linear dropout gelu silu relu tanh sigmoid softmax log_softmax layer_norm batch_norm conv1d"
+            " conv2d conv3d leaky_relu elu max_pool2d avg_pool2d",
+        ),
     )
     for name in names.split()
     if hasattr(owner, name)
 )
 BROADCAST: frozenset[Any] = frozenset(
-    [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.pow, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.and_, operator.or_, operator.xor, torch.add, torch.sub, torch.mul, torch.div, torch.where]
-)  # fmt: skip
+    [
+        *(getattr(operator, name) for name in ["add", "sub", "mul", "truediv", "floordiv", "pow", "iadd", "isub", "imul", "itruediv"]),
+        *(getattr(operator, name) for name in ["eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "xor"]),
+        *(getattr(torch, name) for name in ["add", "sub", "mul", "div", "where"]),
+    ]
+)
 SAME_RANK_MODULES = (
     nn.Linear, nn.Dropout, nn.LayerNorm, nn.GELU, nn.ReLU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softmax, nn.Conv1d, nn.Conv2d,
     nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.GroupNorm, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d,

@@ -26,8 +26,8 @@ from ..config import MAX_STEPS, Config
 from ..errors import IMPURE, TOO_LONG, GraphBreak
 
 if TYPE_CHECKING:
-    from ..values.base import Value
     from ..symbolic.frame import SymbolicFrame
+    from ..values.base import Value
 
 
 class Input:
@@ -54,7 +54,21 @@ class Op:
     instruction of the outermost frame. grad_mode: the grad mode if known (None: as outside).
     """
 
-    __slots__ = ("args", "fake", "grad_mode", "hint", "impure", "keep", "kwargs", "offset", "op", "random", "scalar", "stack", "target")
+    __slots__ = (
+        "args",
+        "fake",
+        "grad_mode",
+        "hint",
+        "impure",
+        "keep",
+        "kwargs",
+        "offset",
+        "op",
+        "random",
+        "scalar",
+        "stack",
+        "target",
+    )
 
     def __init__(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.op = op
@@ -197,7 +211,9 @@ class Region:
             if self.effects:
                 raise GraphBreak(IMPURE)
             if self.in_try():
-                raise GraphBreak(IMPURE, "an exception handler stands around an operator that follows an in-place change")
+                raise GraphBreak(
+                    IMPURE, "an exception handler stands around an operator that follows an in-place change"
+                )
         if impure:
             if self.effects:
                 raise GraphBreak(IMPURE)

@@ -14,8 +14,8 @@ from ..errors import UNSUPPORTED_ATTRIBUTE, UNSUPPORTED_VALUE, GraphBreak
 if TYPE_CHECKING:
     from framecap.guards import Source
 
-    from ..symbolic.tracer import Tracer as Region
     from ..symbolic.epilogue import Emitter
+    from ..symbolic.tracer import Tracer as Region
 
 Args = Sequence["Value"]
 Kwargs = dict[str, "Value"]

@@ -201,7 +201,11 @@ class ConstMethod(Value):
         return from_real(result)
 
     def emit(self, emitter: Emitter) -> str:
-        return f"{self.owner.emit(emitter)}.{self.name}" if not isinstance(self.owner.value, NUMBERS) else super().emit(emitter)
+        return (
+            f"{self.owner.emit(emitter)}.{self.name}"
+            if not isinstance(self.owner.value, NUMBERS)
+            else super().emit(emitter)
+        )
 
 
 class _Unknown:

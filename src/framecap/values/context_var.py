@@ -53,12 +53,16 @@ class ContextVarValue(RealCallable):
         if self.stack:
             return self.stack[-1]
         if self.lost:
-            raise GraphBreak(UNSUPPORTED_VALUE, f"the context variable {self.value.name} is read after native code's set was undone")
+            raise GraphBreak(
+                UNSUPPORTED_VALUE, f"the context variable {self.value.name} is read after native code's set was undone"
+            )
         real = read(self.value)
         assert self.source is not None
         if real is UNSET:
             if args:
-                raise GraphBreak(UNSUPPORTED_VALUE, f"the unset context variable {self.value.name} is read with a default")
+                raise GraphBreak(
+                    UNSUPPORTED_VALUE, f"the unset context variable {self.value.name} is read with a default"
+                )
             raise Raised(ExceptionValue(LookupError, [Const(self.value.name)]))
         return tx.wrap(real, Call(read, self.source))
 
@@ -78,7 +82,9 @@ class ContextVarValue(RealCallable):
             self.lost = True
             return Const(None)
         if not isinstance(token, TokenValue) or token.variable is not self or token.depth != len(self.stack):
-            raise GraphBreak(UNSUPPORTED_VALUE, f"the context variable {self.value.name} is reset to a state of native code")
+            raise GraphBreak(
+                UNSUPPORTED_VALUE, f"the context variable {self.value.name} is reset to a state of native code"
+            )
         value = self.stack.pop()
         tx.undo_later(lambda: self.stack.append(value))
         return Const(None)
@@ -103,4 +109,3 @@ class TokenValue(Value):
 
     def born_at(self) -> int | None:
         return self.offset
-

@@ -43,7 +43,15 @@ class ExceptionValue(Value):
             from .constant import Const
 
             return self.arguments[0] if self.arguments else Const(None)
-        if name in ("__traceback__", "__context__", "__cause__", "__suppress_context__", "__notes__", "add_note", "with_traceback"):
+        if name in (
+            "__traceback__",
+            "__context__",
+            "__cause__",
+            "__suppress_context__",
+            "__notes__",
+            "add_note",
+            "with_traceback",
+        ):
             return super().getattr(tx, name)
         return class_getattr(tx, self, self.cls, name, lambda _tx, _name: None)
 

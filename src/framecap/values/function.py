@@ -63,7 +63,13 @@ class FunctionConst(RealCallable):
         from framecap.guards import Get
 
         function = self.value
-        if self.source is not None and name in ("__defaults__", "__kwdefaults__", "__globals__", "__closure__", "__code__"):
+        if self.source is not None and name in (
+            "__defaults__",
+            "__kwdefaults__",
+            "__globals__",
+            "__closure__",
+            "__code__",
+        ):
             return tx.wrap(getattr(function, name), Get(self.source, name))
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
             self.pin(tx)
@@ -185,7 +191,9 @@ class CellValue(Value):
 
     __slots__ = ("contents", "loaded", "real", "written")
 
-    def __init__(self, contents: Value | None = None, real: types.CellType | None = None, source: Source | None = None) -> None:
+    def __init__(
+        self, contents: Value | None = None, real: types.CellType | None = None, source: Source | None = None
+    ) -> None:
         super().__init__(source)
         self.contents = contents
         self.real = real
@@ -241,7 +249,9 @@ class ClosureValue(Value):
 
     __slots__ = ("annotations", "attrs", "cells", "code", "defaults", "globals", "kwdefaults", "name", "qualname")
 
-    def __init__(self, code: types.CodeType, globals_: Any, cells: list[CellValue], defaults: list[Value], kwdefaults: Kwargs) -> None:
+    def __init__(
+        self, code: types.CodeType, globals_: Any, cells: list[CellValue], defaults: list[Value], kwdefaults: Kwargs
+    ) -> None:
         super().__init__()
         self.code = code
         self.globals = globals_

@@ -37,7 +37,15 @@ class GeneratorValue(Iterator):
 
     def _remember(self, tx: Region) -> None:
         frame = self.frame
-        state = (self.started, self.done, list(frame.slots), list(frame.stack), frame.index, frame.result, list(frame.exceptions))
+        state = (
+            self.started,
+            self.done,
+            list(frame.slots),
+            list(frame.stack),
+            frame.index,
+            frame.result,
+            list(frame.exceptions),
+        )
 
         def undo() -> None:
             self.started, self.done, frame.slots, frame.stack, frame.index, frame.result, frame.exceptions = state

@@ -16,8 +16,8 @@ from .base import Args, Kwargs, Raised, Value
 from .constant import UNKNOWN, Const, constant_of
 from .exception import ExceptionValue
 from .function import BuiltinValue, ClassValue, FunctionConst, PropertyLike
-from .marks import DELETED
 from .mapping import DictValue, pairs_of
+from .marks import DELETED
 from .method import BuiltinMethod, MethodValue
 from .sequence import ListValue
 
@@ -138,7 +138,12 @@ def generic_getattr(tx: Region, owner: Value, cls: type, name: str, read: Read, 
     if kind is staticmethod:
         pin(tx, cls, found, source)
         return function_value(found.__func__, None)
-    if kind in (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType):
+    if kind in (
+        types.WrapperDescriptorType,
+        types.MethodDescriptorType,
+        types.ClassMethodDescriptorType,
+        types.BuiltinFunctionType,
+    ):
         pin(tx, cls, found, source)
         if kind is types.BuiltinFunctionType:
             return BuiltinValue(found)
@@ -201,7 +206,9 @@ def class_object_getattr(tx: Region, value: ClassValue, name: str) -> Value:
     if meta is not MISSING and type(cls) is not type and is_data_descriptor(meta):
         if type(meta) is property and meta.fget is not None:
             return function_value(meta.fget, None).call(tx, [value], {})
-        raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"attribute {name!r} of {value.describe()} is a matter of its metaclass")
+        raise GraphBreak(
+            UNSUPPORTED_ATTRIBUTE, f"attribute {name!r} of {value.describe()} is a matter of its metaclass"
+        )
     found, source = class_lookup(tx, cls, name)
     if found is MISSING:
         if meta is not MISSING:
@@ -209,7 +216,9 @@ def class_object_getattr(tx: Region, value: ClassValue, name: str) -> Value:
                 return bind(FunctionConst(meta), value)
             return bind(BuiltinValue(meta), value)
         if class_lookup(tx, type(cls), "__getattr__")[0] is not MISSING:
-            raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"attribute {name!r} of {value.describe()} is a matter of its metaclass")
+            raise GraphBreak(
+                UNSUPPORTED_ATTRIBUTE, f"attribute {name!r} of {value.describe()} is a matter of its metaclass"
+            )
         raise Raised(ExceptionValue(AttributeError, [Const(f"type object {cls.__name__!r} has no attribute {name!r}")]))
     kind = type(found)
     if kind is types.FunctionType:
@@ -298,7 +307,9 @@ class InstanceValue(Value):
         if found is not MISSING and type(found) is not SLOT and is_data_descriptor(found):
             setter, _ = class_lookup(tx, type(found), "__set__")
             if not isinstance(setter, types.FunctionType) or source is None:
-                raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"attribute {name!r} of class {self.cls.__name__} is set by C code")
+                raise GraphBreak(
+                    UNSUPPORTED_ATTRIBUTE, f"attribute {name!r} of class {self.cls.__name__} is set by C code"
+                )
             pin(tx, self.cls, found, source)
             function_value(setter, None).call(tx, [tx.wrap(found, source), self, value], {})
             return
@@ -420,8 +431,8 @@ class InstanceValue(Value):
         return found.truth(tx) if found is not None else super().contains(tx, item)
 
     def hash_key(self, tx: Region) -> Any:
-        hasher, source = class_lookup(tx, self.cls, "__hash__")
-        equal, equal_source = class_lookup(tx, self.cls, "__eq__")
+        hasher, _source = class_lookup(tx, self.cls, "__hash__")
+        equal, _equal_source = class_lookup(tx, self.cls, "__eq__")
         if hasher is object.__hash__ and equal is object.__eq__:
             if self.source is not None:
                 tx.guard(IsGuard(self.source, self.real, where=tx.where))

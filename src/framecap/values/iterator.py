@@ -85,7 +85,7 @@ class SequenceIterator(Iterator):
             return emitter.statement("iter([])" if issubclass(self.sequence.cls, list) else "iter(())")
         over = emitter.value(self.sequence)
         name = emitter.statement(f"reversed({over})" if self.step < 0 else f"iter({over})")
-        if self.step > 0 and self.position or self.step < 0 and self.position != len(self.sequence.items) - 1:
+        if (self.step > 0 and self.position) or (self.step < 0 and self.position != len(self.sequence.items) - 1):
             emitter.line(f"{name}.__setstate__({self.position})")
         return name
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import types
 from collections import OrderedDict, defaultdict
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from framecap.guards import AbsentKeyGuard, Call, EqualsGuard, Item, KeysGuard, PredicateGuard
@@ -19,8 +19,8 @@ from .base import Args, Kwargs, Raised, Value
 from .constant import UNKNOWN, Const, Opaque, constant_of, is_immutable
 from .exception import ExceptionValue
 from .iterator import Iterator, SequenceIterator
-from .method import BuiltinMethod
 from .marks import DELETED
+from .method import BuiltinMethod
 from .sequence import LazyItem, TupleValue, force
 
 if TYPE_CHECKING:
@@ -42,7 +42,12 @@ class DictValue(Value):
     __slots__ = ("_entries", "cls", "factory", "real", "tx", "version", "written")
 
     def __init__(
-        self, cls: type = dict, source: Source | None = None, factory: Value | None = None, real: Any = None, tx: Any = None
+        self,
+        cls: type = dict,
+        source: Source | None = None,
+        factory: Value | None = None,
+        real: Any = None,
+        tx: Any = None,
     ) -> None:
         super().__init__(source)
         self.cls = cls
@@ -519,7 +524,7 @@ class OutsideSet(Opaque):
         return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def _membership(key: Any) -> Any:
     return lambda container: key in container
 
@@ -552,7 +557,10 @@ def _set_algebra(s: SetValue, tx: Region, name: str, args: Args, kwargs: Kwargs)
     new = SetValue(s.cls)
     new.entries = dict(s.entries)
     for other in args:
-        keys = {item.hash_key(tx): item for item in (other.entries.values() if isinstance(other, SetValue) else other.unpack(tx))}
+        keys = {
+            item.hash_key(tx): item
+            for item in (other.entries.values() if isinstance(other, SetValue) else other.unpack(tx))
+        }
         if name == "union":
             new.entries = {**keys, **new.entries}
         elif name == "intersection":

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from framecap.guards import AbsentKeyGuard, Attr, Item, LeafModuleGuard, Source
 from torch import nn
+
+from framecap.guards import AbsentKeyGuard, Attr, Item, LeafModuleGuard, Source
 
 from ..errors import UNSUPPORTED_ATTRIBUTE, UNSUPPORTED_VALUE, GraphBreak
 from ..tracing.region import Input
 from .base import Args, Kwargs, Value
+from .constant import UNKNOWN, constant_of
 from .function import FunctionConst
 from .instance import DELETED, MISSING, InstanceValue, attribute_error, class_lookup, raw_attribute
-from .constant import UNKNOWN, constant_of
 from .mapping import DictValue, DictView
 from .sequence import SliceValue, TupleValue
 
@@ -60,7 +61,7 @@ class ModuleValue(InstanceValue):
     # Writing
 
     def setattr(self, tx: Region, name: str, value: Value) -> None:
-        custom, source = class_lookup(tx, self.cls, "__setattr__")
+        custom, _source = class_lookup(tx, self.cls, "__setattr__")
         if custom is not nn.Module.__setattr__:
             super().setattr(tx, name, value)
             return

@@ -55,7 +55,11 @@ class NumberValue(Value):
     def getattr(self, tx: Region, name: str) -> Value:
         if name in ("real", "numerator") and self.kind is int:
             return self
-        return ConstMethod(Const(self.concrete(tx)), name) if name in dir(self.kind) else Const(self.concrete(tx)).getattr(tx, name)
+        return (
+            ConstMethod(Const(self.concrete(tx)), name)
+            if name in dir(self.kind)
+            else Const(self.concrete(tx)).getattr(tx, name)
+        )
 
     def hash_key(self, tx: Region) -> Any:
         return self.concrete(tx)
@@ -76,7 +80,11 @@ def number_op(tx: Region, target: Any, *operands: Value) -> Value:
 
     The kind of the result must not depend on the numbers; where it does (``2 ** -1``), they are made concrete.
     """
-    examples = [metadata.peek(tx, o.ref) if isinstance(o, NumberValue) else o.value for o in operands if isinstance(o, (NumberValue, Const))]
+    examples = [
+        metadata.peek(tx, o.ref) if isinstance(o, NumberValue) else o.value
+        for o in operands
+        if isinstance(o, (NumberValue, Const))
+    ]
     unstable = target in (operator.pow, operator.ipow) or any(e is metadata.UNKNOWN for e in examples)
     if unstable and target not in _TOTAL:
         reals = [o.concrete(tx) if isinstance(o, NumberValue) else o.value for o in operands]  # type: ignore[attr-defined]

@@ -49,7 +49,11 @@ class SuperValue(Value):
         cls = owner.python_type()
         if isinstance(owner, InstanceValue) and owner.storage is not None:
             found, _ = super_lookup(tx, cls, self.cls, name)
-            if type(found).__name__ in ("method_descriptor", "wrapper_descriptor") and found.__objclass__ is not object and name not in ("__setattr__", "__getattribute__"):
+            if (
+                type(found).__name__ in ("method_descriptor", "wrapper_descriptor")
+                and found.__objclass__ is not object
+                and name not in ("__setattr__", "__getattribute__")
+            ):
                 return storage_method(tx, owner, name, found)
         if not isinstance(owner, (InstanceValue, TupleValue, ExceptionValue)):
             self.refuse(f"attribute {name!r}")

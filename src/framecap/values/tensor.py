@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
+
 from framecap.guards import Call, EqualsGuard, Get, SameGuard, Source
 
 from ..errors import AUTOGRAD, DATA_DEPENDENT, UNSUPPORTED_ATTRIBUTE, GraphBreak
@@ -20,11 +21,37 @@ if TYPE_CHECKING:
     from ..symbolic.epilogue import Emitter
     from ..symbolic.tracer import Tracer as Region
 
-OBSERVED = {"grad", "grad_fn", "_backward_hooks", "_base", "_version", "is_leaf", "retains_grad", "output_nr", "names", "requires_grad_"}
+OBSERVED = {
+    "grad",
+    "grad_fn",
+    "_backward_hooks",
+    "_base",
+    "_version",
+    "is_leaf",
+    "retains_grad",
+    "output_nr",
+    "names",
+    "requires_grad_",
+}
 """Attributes that tell of autograd's state: read natively."""
 VIEWS = {"T", "mT", "H", "mH", "real", "imag"}
 """Attributes that are operators."""
-METADATA = {"dtype", "device", "layout", "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_quantized", "is_mps", "is_xpu", "is_nested", "itemsize", "nbytes", "is_mkldnn"}
+METADATA = {
+    "dtype",
+    "device",
+    "layout",
+    "is_cuda",
+    "is_cpu",
+    "is_meta",
+    "is_sparse",
+    "is_quantized",
+    "is_mps",
+    "is_xpu",
+    "is_nested",
+    "itemsize",
+    "nbytes",
+    "is_mkldnn",
+}
 
 
 class TensorValue(Value):

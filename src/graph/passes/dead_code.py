@@ -17,8 +17,34 @@ def is_impure(node: Node) -> bool:
 
 
 _IMPURE = frozenset(
-    "setitem iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor dropout rand randn randint randperm rand_like"
-    " randn_like randint_like bernoulli multinomial normal rrelu batch_norm instance_norm".split()
+    [
+        "setitem",
+        "iadd",
+        "isub",
+        "imul",
+        "itruediv",
+        "ifloordiv",
+        "imod",
+        "ipow",
+        "imatmul",
+        "iand",
+        "ior",
+        "ixor",
+        "dropout",
+        "rand",
+        "randn",
+        "randint",
+        "randperm",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "bernoulli",
+        "multinomial",
+        "normal",
+        "rrelu",
+        "batch_norm",
+        "instance_norm",
+    ]
 )
 
 
