@@ -31,13 +31,16 @@ from dataclasses import dataclass
 from itertools import accumulate
 from opcode import opmap
 from types import CodeType
+from typing import TYPE_CHECKING
 
-from framecap._hook import Point
 from framecap.bytecode.flow import Flow, Stack, analyse
 from framecap.bytecode.instruction import CACHES, EXTENDED_ARG, OPNAMES, Positions
 from framecap.bytecode.tables import encode_exception_table, encode_positions
 
-MakePoint = Callable[[int, int, int], Point]
+if TYPE_CHECKING:
+    from framecap._hook import Point
+
+MakePoint = Callable[[int, int, int], "Point"]
 
 NOWHERE: Positions = (None, None, None, None)
 _BACKWARD = tuple("BACKWARD" in name for name in OPNAMES)
@@ -139,7 +142,7 @@ def _null_plan(stack: Stack) -> tuple[bytes, list[int]]:
     return array("H", reversed(items)).tobytes(), swaps[::-1]
 
 
-def rewrite(code: CodeType, make_point: MakePoint = Point, flow: Flow | None = None) -> Rewritten:
+def rewrite(code: CodeType, make_point: MakePoint, flow: Flow | None = None) -> Rewritten:
     """Rewrite `code`. ``make_point(offset, depth, index)`` makes the Points, which are bound here and left
     asleep.
 

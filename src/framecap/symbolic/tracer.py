@@ -69,6 +69,7 @@ class Tracer(Region):
         super().__init__(*args, **kwargs)
         self.namespaces: dict[int, Namespace] = {}
         self.states: dict[int, Input] = {}
+        self.size_ops: dict[Any, Op] = {}
         self.set_variables: dict[int, ContextVarValue] = {}
         self.run_code: Callable[..., Value] = _no_runner
         self.broken_calls: dict[tuple[Any, int, Any], GraphBreak] = {}
@@ -122,6 +123,24 @@ class Tracer(Region):
         from ..models.torch_ops import record
 
         return record(self, op, target, args, kwargs or {}, mutates)
+
+    def adopt(self, number: Any) -> Any:
+        """Make a number of `rules`, and what it is computed from, operators of this region."""
+        if not isinstance(number, Op) or self._has(number):
+            return number
+        key = (id(number.args[0]), number.args[1]) if number.target == "size" else None
+        known = self.size_ops.get(key) if key is not None else None
+        if known is not None and self._has(known):
+            return known
+        number.args = tuple(self.adopt(arg) for arg in number.args)
+        number.index = len(self.ops)
+        self.ops.append(number)
+        if key is not None:
+            self.size_ops[key] = number
+        return number
+
+    def _has(self, op: Op) -> bool:
+        return 0 <= op.index < len(self.ops) and self.ops[op.index] is op
 
     def set_grad_mode(self, mode: Any, known: bool | None = None) -> None:
         """Switch the grad mode from here on; ``mode`` is a bool, or the Op that read an earlier mode."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from framecap.guards import EqualsGuard, Get, PredicateGuard, Source
+from framecap.guards import Attr, EqualsGuard, Get, Item, PredicateGuard, Source
 
 from ..errors import METADATA, GraphBreak
 from .region import Input, Op
@@ -172,9 +172,12 @@ def fake_of(tx: Region, ref: Any) -> Any:
 
 def guard_metadata(tx: Region, ref: Input) -> None:
     """Guard shape, dtype, device, requires_grad and layout of an input tensor."""
-    tensor = ref.example
+    guard_tensor(tx, ref.source, ref.example)
+
+
+def guard_tensor(tx: Region, source: Source, tensor: torch.Tensor) -> None:
     for name in METADATA_FIELDS:
-        tx.guard(EqualsGuard(Get(ref.source, name), getattr(tensor, name), where=tx.where))
+        tx.guard(EqualsGuard(Get(source, name), getattr(tensor, name), where=tx.where))
 
 
 def _slice(ref: Op) -> list[Op]:
@@ -275,59 +278,30 @@ def _run_fake_module(tx: Region, op: Op, args: Any, kwargs: Any) -> Any:
     """
     module = op.target.example
     state: dict[str, Any] = {}
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        state[name] = _to_fake(tensor)
-        path: Source = op.target.source
-        tx.guard(EqualsGuard(_state_metadata(path, name), _metadata(tensor), where=tx.where))
-    tx.guard(EqualsGuard(_module_settings(op.target.source), settings_of(module), where=tx.where))
+    for path, owner in module.named_modules():
+        source: Source = op.target.source
+        for part in path.split(".") if path else ():
+            source = Item(Attr(source, "_modules"), part)
+        for name, setting in settings_of(owner).items():
+            tx.guard(EqualsGuard(Attr(source, name), setting, where=tx.where))
+        for table in ("_parameters", "_buffers"):
+            for name, tensor in getattr(owner, table).items():
+                if tensor is not None:
+                    state[f"{path}.{name}" if path else name] = _to_fake(tensor)
+                    guard_tensor(tx, Item(Attr(source, table), name), tensor)
     with torch.random.fork_rng(devices=[]):
         return torch.func.functional_call(module, state, args, kwargs)
 
 
-def settings_of(module: Any) -> str:
-    """A leaf module's plain attributes as text: what decides the shapes of its results besides its parameters."""
-    plain = {
-        k: v
-        for k, v in module.__dict__.items()
-        if not k.startswith("_") and isinstance(v, (int, float, str, tuple, bool, type(None)))
-    }
-    return repr(sorted(plain.items()))
+def settings_of(module: Any) -> dict[str, Any]:
+    """A leaf module's plain attributes: what decides the shapes of its results besides its parameters."""
+    return {k: v for k, v in module.__dict__.items() if not k.startswith("_") and is_plain(v)}
 
 
-def _module_settings(source: Source) -> Source:
-    from framecap.guards import Call
-
-    return Call(settings_of, source)
-
-
-def _metadata(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (tuple(tensor.shape), str(tensor.dtype), str(tensor.device), tensor.requires_grad)
-
-
-class _StateMetadata:
-    """Function of a module: metadata of one of its parameters or buffers. Equal for equal names."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, module: Any) -> Any:
-        owner = module
-        *path, last = self.name.split(".")
-        for part in path:
-            owner = getattr(owner, part)
-        return _metadata(getattr(owner, last))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _StateMetadata) and other.name == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-
-def _state_metadata(source: Source, name: str) -> Source:
-    from framecap.guards import Call
-
-    return Call(_StateMetadata(name), source)
+def is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(is_plain(item) for item in value)
+    return type(value) in (int, float, str, bool, type(None))
 
 
 def _to_fake(tensor: torch.Tensor) -> Any:

@@ -68,6 +68,7 @@ class Op:
         "scalar",
         "stack",
         "target",
+        "index",
     )
 
     def __init__(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -84,6 +85,7 @@ class Op:
         self.stack: tuple[tuple[str, int], ...] = ()
         self.grad_mode: bool | None = None
         self.fake: Any = None
+        self.index = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ class Region:
         self.steps = 0
         self.grad_mode: bool | None = None
         self.mode_handlers: list[Any] = []
+        self.shapes: dict[int, Any] = {}
         self.handled: list[Value] = []
         """Exceptions being handled symbolically, innermost last."""
 
@@ -228,6 +231,7 @@ class Region:
         if self.frame is not None:
             new.stack = self.frame.stack_summary()
         new.grad_mode = self.grad_mode
+        new.index = len(self.ops)
         self.ops.append(new)
         return new
 

@@ -11,10 +11,10 @@ from framecap.guards import Call, EqualsGuard, Get, SameGuard, Source
 
 from ..errors import AUTOGRAD, DATA_DEPENDENT, UNSUPPORTED_ATTRIBUTE, GraphBreak
 from ..tracing import metadata
-from ..tracing.ranks import rank_rule
+from ..tracing import rules
 from ..tracing.region import Input, Op
 from .base import Args, Kwargs, Raised, Value
-from .constant import Const
+from .constant import Const, constant_of
 from .number import NumberValue
 
 if TYPE_CHECKING:
@@ -123,8 +123,11 @@ class TensorValue(Value):
             value = getattr(self.ref.example, name)
             tx.guard(EqualsGuard(Get(self.ref.source, name), value, where=tx.where))
             return value
-        fake = self.fake(tx)
-        return getattr(fake, name)
+        if name == "dtype" and (known := rules.dtype_of(tx, self.ref)) is not None:
+            return known
+        if name == "device" and (place := rules.device_of(tx, self.ref)) is not None:
+            return place
+        return getattr(self.fake(tx), name)
 
     def fake(self, tx: Region) -> Any:
         fake = metadata.fake_of(tx, self.ref)
@@ -144,10 +147,18 @@ class TensorValue(Value):
         return bool(self.fake(tx).requires_grad)
 
     def rank(self, tx: Region) -> int:
-        """Number of dimensions: from the rule of its operator where there is one, so that sizes stay unguarded."""
-        return rank_rule(tx, self.ref, self.fake)
+        """Number of dimensions: by rule where there is one, so that sizes stay unguarded."""
+        shape = rules.shape_of(tx, self.ref)
+        return len(shape) if shape is not None else int(self.fake(tx).dim())
 
-    def size(self, tx: Region, dim: int) -> NumberValue:
+    def size(self, tx: Region, dim: int) -> Value:
+        """The size of one dimension: a number by rule in terms of inputs, else an operator of the graph."""
+        shape = rules.shape_of(tx, self.ref)
+        known = shape[dim] if shape is not None and -len(shape) <= dim < len(shape) else None
+        if isinstance(known, int):
+            return Const(known)
+        if known is not None:
+            return NumberValue(tx.adopt(known), int)
         op = tx.add_op("call_method", "size", (self.ref, dim), scalar=True)
         return NumberValue(op, int)
 
@@ -172,9 +183,7 @@ class TensorValue(Value):
             from .constant import raised
 
             raise raised(TypeError("len() of a 0-d tensor"))
-        value = self.size(tx, 0).concrete(tx)
-        assert isinstance(value, int)
-        return value
+        return int(constant_of(tx, self.size(tx, 0)))
 
     def iterate(self, tx: Region) -> Value:
         from .iterator import SequenceIterator

@@ -1,0 +1,488 @@
+"""Rules for shapes and dtypes of results, so that reading one seldom needs fake tensors or guards on whole shapes.
+
+A rule gives None where it doesn't know. Sizes are expressed by sizes of inputs, so a branch on one becomes a guard on
+a predicate over inputs. What a rule relies on (ranks and dtypes of inputs, parameters of modules) is guarded here.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from framecap.guards import Attr, Call, EqualsGuard, Get, Item, Source
+from torch import nn
+
+from .region import Input, Op
+
+if TYPE_CHECKING:
+    from .region import Region
+
+SAME = frozenset(
+    [
+        *"relu gelu silu tanh sigmoid exp log sqrt rsqrt sin cos neg abs dropout softmax log_softmax layer_norm rms_norm".split(),
+        *"batch_norm group_norm contiguous clone detach to float double half bfloat16 type type_as".split(),
+        *"cumsum tril triu roll flip requires_grad_ leaky_relu elu relu6 softplus mish hardtanh invert square floor".split(),
+        *"ceil round logical_not alpha_dropout normalize nan_to_num masked_fill_ add_ sub_ mul_ div_ copy_ fill_".split(),
+        *"zero_ clamp_ relu_ pow_ long int bool zeros_like ones_like rand_like randn_like empty_like full_like".split(),
+    ]
+)
+"""Operators whose result has the shape of their first operand."""
+CASTS = frozenset("to float double half bfloat16 type type_as long int bool zeros_like ones_like full_like argmax".split())
+"""Operators whose result may have another dtype than their operands."""
+TRUTHS = frozenset("eq ne lt le gt ge logical_not isnan isinf".split())
+BROADCAST = frozenset(
+    [
+        *"add sub mul div truediv floordiv pow eq ne lt le gt ge and_ or_ xor maximum minimum where mod fmod".split(),
+        *"iadd isub imul itruediv ifloordiv ipow masked_fill clamp".split(),
+    ]
+)
+DIVISIONS = frozenset("div truediv itruediv".split())
+MODULES: dict[type, str] = {
+    nn.Linear: "linear",
+    nn.Embedding: "embedding",
+    **dict.fromkeys(
+        (nn.Dropout, nn.LayerNorm, nn.GELU, nn.ReLU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softmax, nn.BatchNorm1d), "relu"
+    ),
+    **dict.fromkeys((nn.BatchNorm2d, nn.BatchNorm3d, nn.GroupNorm, nn.LeakyReLU, nn.ELU, nn.ReLU6), "relu"),
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d), "conv"),
+}
+FUNCTIONS: dict[Any, str] = {
+    F.scaled_dot_product_attention: "attention",
+    **dict.fromkeys((F.conv1d, F.conv2d, F.conv3d, F.max_pool2d, F.avg_pool2d), "conv"),
+}
+Shape = list[Any] | None
+"""One entry for each dimension: an int, a number Op over inputs, or None where the size isn't known."""
+
+
+def shape_of(tx: Region, ref: Any) -> Shape:
+    """The shape of tensor ``ref`` by rule, or None if not even its rank is known."""
+    known = tx.shapes
+    stack: list[tuple[Any, bool]] = [(ref, False)]
+    while stack:
+        item, ready = stack.pop()
+        if id(item) in known:
+            continue
+        if isinstance(item, Input):
+            _remember(tx, item, _input_shape(tx, item))
+            continue
+        operands = [a for a in _flat(item.args) if isinstance(a, (Op, Input)) and not _is_number(a)]
+        if not ready:
+            stack.append((item, True))
+            stack.extend((a, False) for a in operands)
+            continue
+        _remember(tx, item, _rule(tx, item, lambda a: [] if not isinstance(a, (Op, Input)) or _is_number(a) else known.get(id(a))))
+    return known[id(ref)]
+
+
+def _remember(tx: Region, item: Any, shape: Shape) -> None:
+    """Cache a shape for as long as the guards that it relies on stand."""
+    tx.shapes[id(item)] = shape
+    tx.undo_later(lambda: tx.shapes.pop(id(item), None) and None)
+
+
+def _flat(args: Any) -> list[Any]:
+    return [leaf for a in args for leaf in (_flat(a) if isinstance(a, (tuple, list)) else [a])]
+
+
+def _is_number(ref: Any) -> bool:
+    if isinstance(ref, Input):
+        return not isinstance(ref.example, torch.Tensor)
+    return bool(ref.scalar and ref.target is not operator.getitem)
+
+
+def _input_shape(tx: Region, item: Input) -> Shape:
+    if not isinstance(item.example, torch.Tensor):
+        return []
+    rank = item.example.dim()
+    tx.guard(EqualsGuard(Get(item.source, "ndim"), rank, where=tx.where))
+    return [size_op(item, i) for i in range(rank)]
+
+
+def size_op(item: Input, dim: int) -> Op:
+    """A number: the size of an input. Not part of the graph unless it is used there."""
+    op = Op("call_method", "size", (item, dim), {})
+    op.scalar = True
+    return op
+
+
+def name_of(op: Op) -> str:
+    """The kind of an operator, whether called as a function, method or module."""
+    if op.op == "call_module":
+        return MODULES.get(type(op.target.example), "")
+    if op.op == "call_method":
+        return str(op.target)
+    return FUNCTIONS.get(op.target) or getattr(op.target, "__name__", "")
+
+
+def _rule(tx: Region, op: Op, of: Any) -> Shape:
+    name = name_of(op)
+    args, kwargs = op.args, op.kwargs
+    if not args or kwargs.get("out") is not None:
+        return None
+    first: Shape = of(args[0]) if isinstance(args[0], (Op, Input)) else None
+    if name in SAME:
+        return first
+    if name in BROADCAST:
+        return _broadcast([of(a) for a in args])
+    handler = _HANDLERS.get(name)
+    return handler(tx, op, first, of) if handler is not None else None
+
+
+def _broadcast(shapes: list[Shape]) -> Shape:
+    if any(s is None for s in shapes):
+        return None
+    rank = max(len(s) for s in shapes if s is not None)
+    result: list[Any] = [None] * rank
+    full = [s for s in shapes if s is not None and len(s) == rank]
+    others = [s for s in shapes if s]
+    for i in range(rank):
+        sizes = [s[i - rank + len(s)] for s in others if i - rank + len(s) >= 0]
+        fixed = [s for s in sizes if isinstance(s, int) and s != 1]
+        if fixed:
+            result[i] = fixed[0]
+        elif len(full) == 1 and len(sizes) == 1:
+            result[i] = sizes[0]
+        elif all(_same(s, sizes[0]) for s in sizes):
+            result[i] = sizes[0]
+    return result
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two sizes are certainly equal: one expression."""
+    if isinstance(a, Op) and isinstance(b, Op) and a.target == b.target == "size":
+        return a.args[0] is b.args[0] and a.args[1] == b.args[1]
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+def _sizes(values: Any) -> list[Any]:
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = values[0]
+    return [v if isinstance(v, Op) or (isinstance(v, (int, Input)) and v != -1) else None for v in values]
+
+
+def _view(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if any(isinstance(a, torch.dtype) for a in op.args[1:]) or op.kwargs or len(op.args) < 2:
+        return None
+    return _sizes(op.args[1:])
+
+
+def _expand(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if first is None or op.kwargs:
+        return None
+    sizes = _sizes(op.args[1:])
+    offset = len(sizes) - len(first)
+    return [s if s is not None else (first[i - offset] if i >= offset else None) for i, s in enumerate(sizes)]
+
+
+def _dims(op: Op, rank: int, *names: str) -> list[int] | None:
+    """Dimension arguments as indices from the front."""
+    given = list(op.args[1:]) + [op.kwargs[n] for n in names if n in op.kwargs]
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = list(given[0])
+    if any(type(d) is not int for d in given):
+        return None
+    return [d + rank if d < 0 else d for d in given]
+
+
+def _transpose(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if first is None:
+        return None
+    dims = _dims(op, len(first), "dim0", "dim1")
+    if dims is None or len(dims) != 2:
+        return [None] * len(first)
+    result = list(first)
+    result[dims[0]], result[dims[1]] = first[dims[1]], first[dims[0]]
+    return result
+
+
+def _permute(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    dims = _dims(op, len(first), "dims") if first is not None else None
+    return None if dims is None or first is None or len(dims) != len(first) else [first[d] for d in dims]
+
+
+def _unsqueeze(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    dims = _dims(op, len(first) + 1, "dim") if first is not None else None
+    if dims is None or first is None or len(dims) != 1:
+        return None
+    return [*first[: dims[0]], 1, *first[dims[0] :]]
+
+
+def _flatten(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if first is None:
+        return None
+    dims = _dims(op, len(first), "start_dim", "end_dim")
+    if dims is None or len(first) == 0:
+        return None
+    start, end = (*dims, *(0, len(first) - 1)[len(dims) :])
+    product: Any = 1
+    for size in first[start : end + 1]:
+        product = number(operator.mul, product, size) if product != 1 else size
+    return [*first[:start], product, *first[end + 1 :]]
+
+
+def _reduce(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if first is None or "dtype" in op.kwargs:
+        return None
+    keep = op.kwargs.get("keepdim", False)
+    rest = op.args[1:]
+    if len(rest) == 2 and isinstance(rest[1], bool):
+        keep, rest = rest[1], rest[:1]
+    dims = rest[0] if rest else op.kwargs.get("dim")
+    if dims is None:
+        return [] if not keep else [1] * len(first)
+    dims = [dims] if type(dims) is int else dims
+    if not isinstance(dims, (tuple, list)) or any(type(d) is not int for d in dims) or type(keep) is not bool or len(rest) > 1:
+        return None
+    gone = {d % len(first) for d in dims} if first else set()
+    return [1 if i in gone else s for i, s in enumerate(first) if keep or i not in gone]
+
+
+def _linear(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if not first:
+        return None
+    if op.op == "call_module":
+        source = Item(Attr(op.target.source, "_parameters"), "weight")
+        out = op.target.example.weight.shape[0]
+        tx.guard(EqualsGuard(Get(source, "shape"), op.target.example.weight.shape, where=tx.where))
+        return [*first[:-1], out]
+    weight = of(op.args[1]) if len(op.args) > 1 else None
+    return [*first[:-1], weight[0] if weight is not None and len(weight) == 2 else None] if weight != [] else None
+
+
+def _embedding(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if first is None or op.op != "call_module":
+        return None
+    source = Item(Attr(op.target.source, "_parameters"), "weight")
+    tx.guard(EqualsGuard(Get(source, "shape"), op.target.example.weight.shape, where=tx.where))
+    return [*first, op.target.example.weight.shape[1]]
+
+
+def number(function: Any, a: Any, b: Any) -> Any:
+    """``function(a, b)`` on sizes: an int, a number operator, or None if one isn't known."""
+    if a is None or b is None:
+        return None
+    if isinstance(a, int) and isinstance(b, int):
+        return function(a, b)
+    op = Op("call_function", function, (a, b), {})
+    op.scalar = True
+    return op
+
+
+def _convolution(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if not first:
+        return None
+    unknown: list[Any] = [first[0] if len(first) > 3 else None, *([None] * (len(first) - 1))]
+    if op.op != "call_module" or type(op.target.example) not in (nn.Conv1d, nn.Conv2d, nn.Conv3d):
+        return unknown
+    module = op.target.example
+    settings = [getattr(module, name) for name in ("padding", "dilation", "kernel_size", "stride")]
+    if any(not isinstance(s, tuple) for s in settings) or len(first) != len(module.kernel_size) + 2:
+        return unknown
+    for name in ("out_channels", "padding", "dilation", "kernel_size", "stride"):
+        tx.guard(EqualsGuard(Attr(op.target.source, name), getattr(module, name), where=tx.where))
+    source = Item(Attr(op.target.source, "_parameters"), "weight")
+    tx.guard(EqualsGuard(Get(source, "shape"), module.weight.shape, where=tx.where))
+    sizes = []
+    for size, padding, dilation, kernel, stride in zip(first[2:], *settings, strict=True):
+        reach = number(operator.add, size, 2 * padding - dilation * (kernel - 1) - 1)
+        sizes.append(number(operator.add, number(operator.floordiv, reach, stride), 1))
+    return [first[0], module.weight.shape[0], *sizes]
+
+
+def _attention(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    value = of(op.args[2]) if len(op.args) > 2 else None
+    return None if not first or not value else [*first[:-1], value[-1]]
+
+
+def _matmul(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    second = of(op.args[1]) if len(op.args) > 1 else None
+    if first is None or second is None or len(first) < 2 or len(second) < 2:
+        return None
+    batch = _broadcast([first[:-2], second[:-2]])
+    return None if batch is None else [*batch, first[-2], second[-1]]
+
+
+def _cat(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if not isinstance(op.args[0], (tuple, list)) or not op.args[0]:
+        return None
+    parts = [of(a) for a in op.args[0]]
+    dim = op.args[1] if len(op.args) > 1 else op.kwargs.get("dim", 0)
+    if any(p is None for p in parts) or type(dim) is not int or not parts[0] or len({len(p) for p in parts}) != 1:
+        return None
+    at = dim % len(parts[0])
+    total: Any = 0
+    for part in parts:
+        total = number(operator.add, total, part[at]) if total != 0 else part[at]
+    return [total if i == at else s for i, s in enumerate(parts[0])]
+
+
+def _getitem(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    owner, key = op.args
+    if isinstance(owner, Op) and name_of(owner) in ("split", "chunk"):
+        shape: Shape = of(owner)
+        return shape
+    if first is None or isinstance(key, (Op, Input)) and not _is_number(key):
+        return None
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(not (k is None or k is ... or type(k) is int or isinstance(k, slice)) for k in keys):
+        return None
+    taken = sum(k is not None and k is not ... for k in keys)
+    if taken > len(first):
+        return None
+    if ... not in keys:
+        keys.append(...)
+    result: list[Any] = []
+    at = 0
+    for k in keys:
+        if k is None:
+            result.append(1)
+        elif k is ...:
+            result += first[at : at + len(first) - taken]
+            at += len(first) - taken
+        elif isinstance(k, slice):
+            result.append(first[at] if k == slice(None) else None)
+            at += 1
+        else:
+            at += 1
+    return result
+
+
+def _split(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if first is None:
+        return None
+    dim = op.kwargs.get("dim", op.args[2] if len(op.args) > 2 else 0)
+    if type(dim) is not int or not first:
+        return [None] * len(first)
+    return [None if i == dim % len(first) else s for i, s in enumerate(first)]
+
+
+def _stack(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if not isinstance(op.args[0], (tuple, list)) or not op.args[0]:
+        return None
+    shape = of(op.args[0][0])
+    return None if shape is None else [None] * (len(shape) + 1)
+
+
+_HANDLERS: dict[str, Any] = {
+    **dict.fromkeys(("view", "reshape"), _view),
+    "expand": _expand,
+    **dict.fromkeys(("transpose", "swapaxes"), _transpose),
+    "permute": _permute,
+    "unsqueeze": _unsqueeze,
+    "flatten": _flatten,
+    **dict.fromkeys(("sum", "mean", "amax", "amin"), _reduce),
+    "linear": _linear,
+    "embedding": _embedding,
+    "conv": _convolution,
+    "attention": _attention,
+    **dict.fromkeys(("matmul", "bmm"), _matmul),
+    **dict.fromkeys(("cat", "concat"), _cat),
+    "getitem": _getitem,
+    **dict.fromkeys(("split", "chunk"), _split),
+    "stack": _stack,
+}
+
+
+# dtypes
+
+
+def dtype_of(tx: Region, ref: Any) -> torch.dtype | None:
+    """The dtype of tensor ``ref`` if every operator on the way keeps one floating dtype, else None."""
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        return None
+    found: set[torch.dtype] = set()
+    seen: set[int] = set()
+    touched: list[Source] = []
+    stack = [ref]
+    while stack:
+        item = stack.pop()
+        if id(item) in seen or (isinstance(item, (Op, Input)) and _is_number(item)):
+            continue
+        seen.add(id(item))
+        if isinstance(item, Input):
+            found.add(item.example.dtype)
+            touched.append(item.source)
+            continue
+        name = name_of(item)
+        cast = _cast(item, name)
+        if cast is not None:
+            found.add(cast)
+            continue
+        keeps = name in SAME or name in BROADCAST or name in _HANDLERS
+        if not keeps or name in CASTS or name in TRUTHS or "dtype" in item.kwargs or name == "where":
+            return None
+        operands = _flat(item.args[: {"attention": 3, "masked_fill": 1}.get(name, len(item.args))])
+        if any(isinstance(a, (complex, torch.dtype)) for a in operands):
+            return None
+        if item.op == "call_module":
+            _module_dtypes(item, found, touched)
+            if name == "embedding":
+                continue
+        stack.extend(a for a in operands if isinstance(a, (Op, Input)))
+    if len(found) != 1 or not next(iter(found)).is_floating_point:
+        return None
+    (result,) = found
+    for source in touched:
+        tx.guard(EqualsGuard(Get(source, "dtype"), result, where=tx.where))
+    for question in (_cpu_autocast, _cuda_autocast):
+        tx.guard(EqualsGuard(Call(question), False, where=tx.where))
+    return result
+
+
+def device_of(tx: Region, ref: Any) -> torch.device | None:
+    """The device of tensor ``ref`` if everything it is computed from is there, else None."""
+    found: set[torch.device] = set()
+    seen: set[int] = set()
+    touched: list[Source] = []
+    stack = [ref]
+    while stack:
+        item = stack.pop()
+        if id(item) in seen or (isinstance(item, (Op, Input)) and _is_number(item)):
+            continue
+        seen.add(id(item))
+        if isinstance(item, Input):
+            found.add(item.example.device)
+            touched.append(item.source)
+            continue
+        name = name_of(item)
+        given = [*item.args, *item.kwargs.values()]
+        if not (name in SAME or name in BROADCAST or name in _HANDLERS) or any(isinstance(a, (str, torch.device)) for a in given):
+            return None
+        if item.op == "call_module":
+            for table in ("_parameters", "_buffers"):
+                for key, tensor in getattr(item.target.example, table).items():
+                    if tensor is not None:
+                        found.add(tensor.device)
+                        touched.append(Item(Attr(item.target.source, table), key))
+        stack.extend(a for a in _flat(given) if isinstance(a, (Op, Input)))
+    if len(found) != 1:
+        return None
+    (result,) = found
+    for source in touched:
+        tx.guard(EqualsGuard(Get(source, "device"), result, where=tx.where))
+    return result
+
+
+def _cast(op: Op, name: str) -> torch.dtype | None:
+    """The dtype that a cast names."""
+    if name == "to":
+        return next((a for a in (*op.args[1:], *op.kwargs.values()) if isinstance(a, torch.dtype)), None)
+    return {"float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16}.get(name)
+
+
+def _module_dtypes(op: Op, found: set[torch.dtype], touched: list[Source]) -> None:
+    for table in ("_parameters", "_buffers"):
+        for name, tensor in getattr(op.target.example, table).items():
+            if tensor is not None and tensor.is_floating_point():
+                found.add(tensor.dtype)
+                touched.append(Item(Attr(op.target.source, table), name))
+
+
+def _cpu_autocast() -> bool:
+    return bool(torch.is_autocast_enabled("cpu"))
+
+
+def _cuda_autocast() -> bool:
+    return bool(torch.is_autocast_enabled("cuda"))
