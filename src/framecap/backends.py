@@ -11,6 +11,10 @@ Backend = Callable[..., Any]
 _registered: dict[str, Backend] = {}
 
 
+SPECIALIZES = ("shape", "stride", "dtype", "device", "requires_grad")
+"""What a backend may declare, in an attribute ``specializes``, that it fixes of every input: it is guarded then."""
+
+
 def register_backend(name: str, backend: Backend) -> None:
     """Make ``backend(graph_module, example_inputs) -> callable`` known as ``name``.
 
@@ -69,4 +73,5 @@ def _torch_backend(name: str) -> Backend:
         return compiler(to_fx(module), examples)
 
     compile_with.__name__ = name
+    compile_with.specializes = SPECIALIZES  # type: ignore[attr-defined]
     return compile_with

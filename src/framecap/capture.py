@@ -30,7 +30,7 @@ from .config import Config
 from .errors import ESCAPES, LOOP, RAISES, SIDE_EFFECT, BreakRecord, GraphBreak, Place
 from .models.registry import MODELS  # noqa: F401
 from .symbolic.arguments import outside_cell
-from .symbolic.compile import build_graph, compile_backend, compile_epilogue
+from .symbolic.compile import build_graph, compile_backend, compile_epilogue, specialise
 from .symbolic.epilogue import Emitter
 from .symbolic.frame import SymbolicFrame, Unread, run_inlined
 from .symbolic.stack import NULL
@@ -390,7 +390,12 @@ def finish(
     operators = sum(not op.scalar for op in built.ops)
     if operators == 0:
         return Ended(exit_, tx.steps)
-    call, function = compile_backend(built, tx.config.backend, tx.config.backend_name, emitter)
+    if tx.config.backend is None:
+        running = build_graph(tx, outputs, lowered=True)
+    else:
+        running = built
+        specialise(tx, built)
+    call, function = compile_backend(running, tx.config.backend, tx.config.backend_name, emitter)
     tail = "".join(f", {text}" for text in locals_)
     result_text = f"({target}, ({', '.join(values)}{',' if values else ''}){tail})"
     pure = not any(op.impure for op in built.ops)

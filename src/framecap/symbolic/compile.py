@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from framecap.graph import Graph, GraphModule, Node, compile_function, generate
-from framecap.guards import Source
+from framecap.guards import Call, EqualsGuard, Get, IsGuard, Source
 
 from ..errors import BackendError
 from ..tracing.metadata import map_leaves
 from ..tracing.region import Input, Op, Region
 from .epilogue import Emitter
+from .lowering import lower
 
 
 @dataclass(slots=True)
@@ -48,9 +49,10 @@ def live_ops(region: Region, outputs: list[Op]) -> list[Op]:
     return [op for op in region.ops if id(op) in needed]
 
 
-def build_graph(region: Region, outputs: list[Op]) -> BuiltGraph:
-    """The IR of a region, with only what is needed."""
+def build_graph(region: Region, outputs: list[Op], *, lowered: bool = False) -> BuiltGraph:
+    """The IR of a region, with only what is needed. lowered: for running, with leaf modules called directly."""
     ops = live_ops(region, outputs)
+    direct = {id(op): found for op in ops if lowered and op.op == "call_module" and (found := lower(region, op)) is not None}
     inputs: dict[int, Input] = {}
 
     def collect(leaf: Any) -> Any:
@@ -59,6 +61,9 @@ def build_graph(region: Region, outputs: list[Op]) -> BuiltGraph:
         return leaf
 
     for op in ops:
+        if id(op) in direct:
+            map_leaves(direct[id(op)][1:], collect)
+            continue
         map_leaves((op.args, op.kwargs), collect)
         if op.op == "call_module":
             collect(op.target)
@@ -77,18 +82,25 @@ def build_graph(region: Region, outputs: list[Op]) -> BuiltGraph:
     state: list[tuple[str, Input]] = []
     targets: dict[int, str] = {}
     taken: set[str] = set()
+    known: dict[Source, str] = {}
     for item in inputs.values():
         if item.role == "placeholder":
             continue
-        name = _state_name(item.source, taken)
-        state.append((name, item))
+        name = known.get(item.source) or _state_name(item.source, taken)
+        if item.source not in known:
+            known[item.source] = name
+            state.append((name, item))
         targets[id(item)] = name
         if item.role == "get_attr":
             nodes[id(item)] = graph.get_attr(name)
     for op in ops:
-        args, kwargs = map_leaves((op.args, op.kwargs), lambda leaf: nodes[id(leaf)])
-        target = targets[id(op.target)] if op.op == "call_module" else op.target
-        node = graph.create_node(op.op, target, args, kwargs, name=op.hint or None)
+        kind, target, args, kwargs = op.op, op.target, op.args, op.kwargs
+        if id(op) in direct:
+            kind, (target, args, kwargs) = "call_function", direct[id(op)]
+        elif kind == "call_module":
+            target = targets[id(op.target)]
+        args, kwargs = map_leaves((args, kwargs), lambda leaf: nodes[id(leaf)])
+        node = graph.create_node(kind, target, args, kwargs, name=op.hint or None)
         if op.stack:
             node.meta["where"] = op.stack[0]
             node.meta["stack"] = list(op.stack)
@@ -118,11 +130,31 @@ def _state_name(source: Source, taken: set[str]) -> str:
         parts[0] = f"_{parts[0]}"
     name = ".".join(parts) or "state"
     base, count = name, 1
-    while name in taken or any(t.startswith(f"{name}.") or name.startswith(f"{t}.") for t in taken):
+    while not _fits(name, taken):
         name = f"{base}_{count}"
         count += 1
     taken.add(name)
+    taken.update(f"{name[:i]}." for i, char in enumerate(name) if char == ".")  # prefixes, marked by a final dot
     return name
+
+
+def _fits(name: str, taken: set[str]) -> bool:
+    """Whether a path is free, isn't inside the path of another object, and holds none."""
+    return name not in taken and f"{name}." not in taken and not any(name[:i] in taken for i, c in enumerate(name) if c == ".")
+
+
+def specialise(region: Region, built: BuiltGraph) -> None:
+    """Guards for what a backend fixes: its module's state, and the metadata it declares in ``specializes``."""
+    for _, item in built.state:
+        region.guard(IsGuard(item.source, item.example))
+    for name in getattr(region.config.backend, "specializes", ()):
+        for item in built.placeholders:
+            if not isinstance(item.example, torch.Tensor):
+                region.guard(EqualsGuard(item.source, item.example))
+            elif name == "stride":
+                region.guard(EqualsGuard(Call(torch.Tensor.stride, item.source), item.example.stride()))
+            else:
+                region.guard(EqualsGuard(Get(item.source, name), getattr(item.example, name)))
 
 
 def compile_backend(
