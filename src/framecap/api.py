@@ -12,7 +12,7 @@ from torch import nn
 from . import hook, points
 from .backends import Backend, resolve
 from .config import Config
-from .errors import DATA_DEPENDENT, UsageError
+from .errors import OF_TENSORS, UsageError
 from .models.registry import MODELS
 from .models.torch_functions import requested_break
 from .report.data import Break, FunctionReport, Report
@@ -160,8 +160,8 @@ def collect_report() -> Report:
                 record = variant.data.record
                 if record is not None:
                     times[id(record)] = times.get(id(record), 0) + variant.hits
-    reached = {(r.place, r.kind.code) for s in states for r in s.breaks.values() if r.caller is not None}
     own = {(r.place, r.kind.code) for s in states for r in s.breaks.values() if r.caller is None}
+    reached = {(r.place, r.kind.code) for s in states if s.graphs for r in s.breaks.values()}
     functions = []
     for state in states:
         breaks = []
@@ -169,20 +169,19 @@ def collect_report() -> Report:
             key = (record.place, record.kind.code)
             if record.caller is not None and key in own:
                 continue
-            if state.graphs or key in reached or record.kind is DATA_DEPENDENT or record.caller is not None:
+            if state.graphs or key in reached or record.kind in OF_TENSORS:
                 breaks.append(_as_break(record, times.get(id(record), 0)))
         if state.graphs or breaks:
-            functions.append(
-                FunctionReport(
-                    state.name,
-                    state.filename,
-                    state.line,
-                    state.graphs,
-                    state.operators,
-                    tuple(breaks),
-                    tuple(state.recompiles),
-                )
+            report = FunctionReport(
+                state.name,
+                state.filename,
+                state.line,
+                state.graphs,
+                state.operators,
+                tuple(breaks),
+                tuple(state.recompiles),
             )
+            functions.append(report)
     return Report(tuple(functions))
 
 

@@ -29,6 +29,7 @@ from . import models, opcodes  # noqa: F401  (fill the tables)
 from .config import Config
 from .errors import ESCAPES, LOOP, RAISES, SIDE_EFFECT, BreakRecord, GraphBreak, Place
 from .models.registry import MODELS  # noqa: F401
+from .policy import is_library
 from .symbolic.arguments import outside_cell
 from .symbolic.compile import build_graph, compile_backend, compile_epilogue, specialise
 from .symbolic.epilogue import Emitter
@@ -133,6 +134,9 @@ class CaptureTracer(Tracer):
                 self.must_break = "the loop goes round many times"
             else:
                 raise GraphBreak(LOOP, "the loop of a called function goes round many times")
+
+    def is_library(self, code: types.CodeType) -> bool:
+        return is_library(code)
 
     def release(self, frame: SymbolicFrame) -> None:
         """Let go of the program's objects now: cycles among frames and logs would keep them until a collection."""

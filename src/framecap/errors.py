@@ -153,6 +153,10 @@ RANDOM_STATE = _kind(
 )
 
 
+OF_TENSORS = frozenset([DATA_DEPENDENT, TENSOR_SUBCLASS, AUTOGRAD, METADATA, IMPURE, REQUESTED])
+"""Kinds that occur only where tensors are: worth a line of the report even in a function without a graph."""
+
+
 class GraphBreak(Exception):
     """Interpretation can't go past this instruction: run it natively.
 

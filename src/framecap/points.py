@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sysconfig
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from .bytecode import Rewritten, live_slots, rewrite
 from .capture import Captured, Ended, FrameState, capture_frame
 from .config import MAX_VARIANTS, Config, strict
 from .errors import BackendError, BreakRecord, CaptureError, GraphBreak, InternalError
+from .policy import why_skipped
 
 MAX_EMPTY = 4
 """A point at which so many attempts found no tensor operator goes to sleep for good."""
@@ -78,39 +77,6 @@ _broken_calls: dict[Any, GraphBreak] = {}
 _warned: set[str] = set()
 
 
-# Policy: what is never captured
-
-
-def _folders() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    here = os.path.dirname(os.path.abspath(__file__))
-    return (here + os.sep, os.path.dirname(torch.__file__) + os.sep, paths["stdlib"] + os.sep)
-
-
-SKIPPED = _folders()
-SITE_PACKAGES = tuple(
-    {p + os.sep for p in (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"])}
-    | {os.path.dirname(os.path.dirname(torch.__file__)) + os.sep}
-)
-CAPTURED_TORCH = os.path.join(os.path.dirname(torch.__file__), "nn", "modules") + os.sep
-
-
-def why_skipped(code: CodeType) -> str | None:
-    """Why frames of ``code`` are never captured, or None if they may be."""
-    filename = code.co_filename
-    if filename.startswith(("<frozen", "<framecap")):
-        return "part of Python or framecap itself"
-    if filename.startswith(CAPTURED_TORCH):
-        return None if code.co_name == "forward" else "part of torch"
-    if filename.startswith(SKIPPED[:2]):
-        return "part of framecap or torch"
-    if filename.startswith(SKIPPED[2]) and not filename.startswith(SITE_PACKAGES):
-        return "part of Python's library"
-    if not code.co_flags & 1 and code.co_name != "<module>":
-        return "the body of a class"
-    return None
-
-
 def on_code(code: CodeType) -> CodeType | None:
     """The hook meets a code object for the first time: its twin, or None to leave it alone."""
     try:
@@ -137,23 +103,15 @@ def prepare(code: CodeType) -> Rewritten:
     state.after = rewritten.after
     state.live = live_slots(code, rewritten.flow)
     state.points = rewritten.points
-    state.handler_points = _handler_points(rewritten)
+    for offset in rewritten.flow.break_places:
+        handler = rewritten.flow.range_of(offset)
+        if handler is not None:
+            state.handler_points[offset] = rewritten.after.get(handler.target, ())
     _states[code] = (id(code), state)
     _codes.append(weakref.ref(code))
     _order.append(state)
     rewritten.points[rewritten.flow.entry].wake()
     return rewritten
-
-
-def _handler_points(rewritten: Rewritten) -> dict[int, tuple[int, ...]]:
-    """For each break place in a try range: the capture points at the beginning of its handler."""
-    found = {}
-    points = sorted(rewritten.points)
-    for offset in rewritten.flow.break_places:
-        handler = rewritten.flow.range_of(offset)
-        if handler is not None:
-            found[offset] = tuple(p for p in points if handler.target <= p)[:3]
-    return found
 
 
 # A miss

@@ -25,6 +25,7 @@ from ..values.instance import HEAP_TYPE, InstanceValue, class_lookup
 from ..values.iterator import EnumerateIterator, FilterIterator, Iterator, MapIterator, SequenceIterator, ZipIterator
 from ..values.mapping import DictValue, SetValue
 from ..values.method import MethodValue
+from ..values.module import ScratchModule
 from ..values.number import NumberValue, number_op
 from ..values.sequence import ListValue, RangeValue, SliceValue, TupleValue
 from ..values.superobject import SuperValue
@@ -123,12 +124,29 @@ def instantiate(tx: Region, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         return _enum(tx, real, args, kwargs)
     if issubclass(real, torch.autograd.Function):
         raise GraphBreak(AUTOGRAD, f"{cls.describe()} is instantiated")
+    if real.__module__ in STATELESS_MODULES and issubclass(real, nn.Module):
+        return _scratch_module(tx, cls, args, kwargs)
     if issubclass(real, (nn.Module, torch.Tensor)) or not real.__flags__ & HEAP_TYPE:
         raise GraphBreak(UNKNOWN_CALL, f"{cls.describe()} is instantiated")
     meta_call, _ = class_lookup(tx, type(real), "__call__")
     if meta_call is not type.__call__:
         raise GraphBreak(UNSUPPORTED_VALUE, f"the metaclass of {cls.describe()} makes its instances")
     return _user_class(tx, cls, args, kwargs)
+
+
+STATELESS_MODULES = {f"torch.nn.modules.{name}" for name in ("loss", "dropout", "pooling", "padding", "flatten", "distance")}
+"""Where torch keeps modules without parameters: making one from constants has no effect and draws no random numbers."""
+
+
+def _scratch_module(tx: Region, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    reals = [constant_of(tx, a) for a in args]
+    named = {k: constant_of(tx, v) for k, v in kwargs.items()}
+    if any(r is UNKNOWN for r in (*reals, *named.values())):
+        raise GraphBreak(UNKNOWN_CALL, f"{cls.describe()} is instantiated")
+    made = real_call(cls.cls, *reals, **named)
+    if next(iter(made.parameters()), None) is not None or next(iter(made.buffers()), None) is not None:
+        raise GraphBreak(UNKNOWN_CALL, f"{cls.describe()} is instantiated with state")
+    return ScratchModule(made, tx.outer.offset if tx.outer is not None else None)
 
 
 def _user_class(tx: Region, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:

@@ -197,7 +197,7 @@ def run_inlined(tx: Tracer, function: Value, signature: Signature, slots: list[V
     try:
         result = frame.run()
     except GraphBreak as graph_break:
-        if graph_break.place is None:
+        if graph_break.place is None and not tx.is_library(code):
             graph_break.place = frame.place()
         tx.note_broken_call(key, graph_break)
         raise

@@ -30,6 +30,23 @@ LEAF_FUNCTIONS: set[Any] = set()
 """Functions that become one node, by framecap.allow_in_graph."""
 
 
+NATIVE_PARTS = (
+    "torch.optim", "torch._dynamo", "torch._compile", "torch._inductor", "torch.utils.data", "torch.autograd", "torch.distributed",
+    "torch.profiler", "torch.onnx", "torch.export", "torch.fx", "torch.serialization", "torch.random", "torch.hub", "torch.jit",
+    "torch.multiprocessing", "torch.func", "torch._functorch",
+)  # fmt: skip
+"""Packages of torch whose functions are called natively: what they do is more than computing tensors."""
+NATIVE_BUT = frozenset(("is_scripting", "is_tracing"))
+
+
+def native_part(function: Any) -> str | None:
+    """The package of `NATIVE_PARTS` that ``function`` belongs to, or None."""
+    module = getattr(function, "__module__", None) or ""
+    if not module.startswith("torch.") or function.__name__ in NATIVE_BUT:
+        return None
+    return next((part for part in NATIVE_PARTS if module == part or module.startswith(f"{part}.")), None)
+
+
 class Namespace:
     """A module's globals: the real dict, and what the region has stored in it."""
 
@@ -74,6 +91,10 @@ class Tracer(Region):
         self.run_code: Callable[..., Value] = _no_runner
         self.broken_calls: dict[tuple[Any, int, Any], GraphBreak] = {}
         self.leaf_policy: Callable[[Any], bool | None] | None = None
+
+    def is_library(self, code: types.CodeType) -> bool:
+        """Whether code is Python's or torch's own: breaks are shown where the user's code calls it."""
+        return False
 
     # Reads
 
@@ -181,6 +202,10 @@ class Tracer(Region):
         if real in EAGER_FUNCTIONS:
             function.pin(self)
             raise GraphBreak(DISABLED, f"{function.describe()} runs natively by framecap.disable")
+        if native_part(real) is not None:
+            function.pin(self)
+            detail = f"{function.describe()} belongs to {native_part(real)}, which runs natively"
+            raise GraphBreak(DISABLED, detail, "None needed: the code around the call is captured.")
         leaf = self.leaf_policy(real) if self.leaf_policy is not None else None
         if real in LEAF_FUNCTIONS or leaf or is_torch_op(real):
             function.pin(self)

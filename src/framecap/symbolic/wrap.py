@@ -275,8 +275,8 @@ def _by_family(kind: type) -> Callable[[Tracer, Any, Source], Value]:
         return _typed(_list_instance)
     if base is tuple:
         return _typed(_tuple)
-    if callable(kind) and kind.__module__ in ("builtins", "torch", "torch._C", "torch._ops"):
-        return _pinned(BuiltinValue) if callable(kind) else _typed(_opaque)
+    if any("__call__" in c.__dict__ for c in kind.__mro__) and kind.__module__ in ("builtins", "torch", "torch._C", "torch._ops"):
+        return _pinned(BuiltinValue)
     return _typed(_opaque)
 
 

@@ -60,6 +60,7 @@ class Op:
         "grad_mode",
         "hint",
         "impure",
+        "index",
         "keep",
         "kwargs",
         "offset",
@@ -68,7 +69,6 @@ class Op:
         "scalar",
         "stack",
         "target",
-        "index",
     )
 
     def __init__(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

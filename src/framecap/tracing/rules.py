@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from framecap.guards import Attr, Call, EqualsGuard, Get, Item, Source
 from torch import nn
+
+from framecap.guards import Attr, Call, EqualsGuard, Get, Item, Source
 
 from .region import Input, Op
 
@@ -142,9 +143,7 @@ def _broadcast(shapes: list[Shape]) -> Shape:
         fixed = [s for s in sizes if isinstance(s, int) and s != 1]
         if fixed:
             result[i] = fixed[0]
-        elif len(full) == 1 and len(sizes) == 1:
-            result[i] = sizes[0]
-        elif all(_same(s, sizes[0]) for s in sizes):
+        elif (len(full) == 1 and len(sizes) == 1) or all(_same(s, sizes[0]) for s in sizes):
             result[i] = sizes[0]
     return result
 
@@ -323,7 +322,7 @@ def _getitem(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     if isinstance(owner, Op) and name_of(owner) in ("split", "chunk"):
         shape: Shape = of(owner)
         return shape
-    if first is None or isinstance(key, (Op, Input)) and not _is_number(key):
+    if first is None or (isinstance(key, (Op, Input)) and not _is_number(key)):
         return None
     keys = list(key) if isinstance(key, tuple) else [key]
     if any(not (k is None or k is ... or type(k) is int or isinstance(k, slice)) for k in keys):

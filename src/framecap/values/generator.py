@@ -88,7 +88,7 @@ class GeneratorValue(Iterator):
                     raise Raised(ExceptionValue(RuntimeError, [Const("generator raised StopIteration")])) from None
                 raise
             except GraphBreak as graph_break:
-                if graph_break.place is None:
+                if graph_break.place is None and not tx.is_library(frame.code):
                     graph_break.place = frame.place()
                 raise
         finally:

@@ -11,7 +11,7 @@ from framecap.guards import AbsentKeyGuard, Attr, Item, LeafModuleGuard, Source
 from ..errors import UNSUPPORTED_ATTRIBUTE, UNSUPPORTED_VALUE, GraphBreak
 from ..tracing.region import Input
 from .base import Args, Kwargs, Value
-from .constant import UNKNOWN, constant_of
+from .constant import UNKNOWN, Const, constant_of, is_immutable
 from .function import FunctionConst
 from .instance import DELETED, MISSING, InstanceValue, attribute_error, class_lookup, raw_attribute
 from .mapping import DictValue, DictView
@@ -152,6 +152,36 @@ class ModuleValue(InstanceValue):
         if class_lookup(tx, self.cls, "__len__")[0] is MISSING and class_lookup(tx, self.cls, "__bool__")[0] is MISSING:
             return True
         return super().truth(tx)
+
+
+class ScratchModule(Value):
+    """A module without state, made in the region, such as a loss: ``real`` was made at capture, from constants."""
+
+    __slots__ = ("offset", "real")
+
+    def __init__(self, real: nn.Module, offset: int | None) -> None:
+        super().__init__()
+        self.real = real
+        self.offset = offset
+
+    def python_type(self) -> type:
+        return type(self.real)
+
+    def born_at(self) -> int | None:
+        return self.offset
+
+    def truth(self, tx: Region) -> bool:
+        return True
+
+    def getattr(self, tx: Region, name: str) -> Value:
+        found = getattr(self.real, name, MISSING)
+        if found is MISSING or not is_immutable(found):
+            return super().getattr(tx, name)
+        return Const(found)
+
+    def call(self, tx: Region, args: Args, kwargs: Kwargs) -> Value:
+        forward, source = class_lookup(tx, type(self.real), "forward")
+        return FunctionConst(forward, source).call(tx, [self, *args], kwargs)
 
 
 class ModuleSlice(Value):

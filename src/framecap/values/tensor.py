@@ -10,8 +10,7 @@ import torch
 from framecap.guards import Call, EqualsGuard, Get, SameGuard, Source
 
 from ..errors import AUTOGRAD, DATA_DEPENDENT, UNSUPPORTED_ATTRIBUTE, GraphBreak
-from ..tracing import metadata
-from ..tracing import rules
+from ..tracing import metadata, rules
 from ..tracing.region import Input, Op
 from .base import Args, Kwargs, Raised, Value
 from .constant import Const, constant_of
