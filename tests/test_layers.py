@@ -15,7 +15,7 @@ VALUES = LOW | {"tracing", "values"}
 MODELS = VALUES | {"models"}
 SYMBOLIC = MODELS | {"bytecode", "symbolic"}
 OPCODES = SYMBOLIC | {"opcodes"}
-CAPTURE = OPCODES | {"hook", "backends", "points", "capture"}
+CAPTURE = OPCODES | {"policy", "hook", "backends", "points", "capture"}
 API = CAPTURE | {"api", "report"}
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -33,11 +33,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "opcodes": OPCODES,
     "backends": {"errors", "config", "graph"},
     "policy": set(),
-    "modules": {"config", "hook", "api"},
-    "whole": API | {"api"},
+    "modules": {"config", "hook", "backends"},
+    "whole": CAPTURE,
     "points": CAPTURE,
     "capture": CAPTURE,
-    "api": API,
+    "api": API | {"whole", "modules"},
     "program": set(),
     "cli": {"api", "report", "program", "errors"},
     "__main__": {"cli"},

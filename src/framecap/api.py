@@ -10,28 +10,15 @@ from typing import Any
 from torch import nn
 
 from . import hook, points
-from .backends import Backend, resolve
+from .backends import Backend, config_for, forget_configs
 from .config import Config
 from .errors import OF_TENSORS, UsageError
 from .models.registry import MODELS
 from .models.torch_functions import requested_break
+from .modules import optimize_module
 from .report.data import Break, FunctionReport, Report
 from .symbolic.tracer import EAGER_FUNCTIONS, LEAF_FUNCTIONS
-
-_configs: dict[tuple[Any, bool], Config] = {}
-
-
-def _config(backend: str | Backend, fullgraph: bool) -> Config:
-    """One Config for equal requests, so that they share variants."""
-    name, function = resolve(backend)
-    key = (function if function is not None else name, fullgraph)
-    try:
-        known = _configs.get(key)
-    except TypeError:
-        return Config(name, function, fullgraph)
-    if known is None:
-        known = _configs[key] = Config(name, function, fullgraph)
-    return known
+from .whole import capture_whole
 
 
 class optimize:
@@ -49,7 +36,7 @@ class optimize:
     """
 
     def __new__(cls, fn: Any = None, *, backend: str | Backend = "eager", fullgraph: bool = False) -> Any:
-        config = _config(backend, fullgraph)
+        config = config_for(backend, fullgraph)
         if fn is None:
             self = super().__new__(cls)
             self._config = config
@@ -75,8 +62,6 @@ class optimize:
 
 def _wrap(fn: Any, config: Config, options: dict[str, Any]) -> Any:
     if isinstance(fn, nn.Module):
-        from .modules import optimize_module
-
         return optimize_module(fn, config, options)
     if isinstance(fn, type) or not callable(fn):
         what = f"the class {fn.__name__}" if isinstance(fn, type) else f"an object of type {type(fn).__name__}"
@@ -124,7 +109,7 @@ MODELS[graph_break] = requested_break
 def reset() -> None:
     """Forget all captured regions and everything learned; code that runs under optimize is captured afresh."""
     points.forget_all()
-    _configs.clear()
+    forget_configs()
 
 
 def explain(fn: Callable[..., Any]) -> Callable[..., Report]:
@@ -199,8 +184,6 @@ def capture(fn: Any, *args: Any, **kwargs: Any) -> Any:
     fn: a function or nn.Module. Python values other than tensors become constants of the graph. Raises CaptureError
     where the program has a graph break, naming the line, the reason and what to do, and UsageError for a non-callable.
     """
-    from .whole import capture_whole
-
     if not callable(fn):
         raise UsageError(
             f"framecap.capture takes a function or an nn.Module, not an object of type {type(fn).__name__}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .config import Config
 from .errors import UsageError
 
 Backend = Callable[..., Any]
@@ -75,3 +76,24 @@ def _torch_backend(name: str) -> Backend:
     compile_with.__name__ = name
     compile_with.specializes = SPECIALIZES  # type: ignore[attr-defined]
     return compile_with
+
+
+_configs: dict[tuple[Any, bool], Config] = {}
+
+
+def config_for(backend: str | Backend, fullgraph: bool) -> Config:
+    """One Config for equal requests, so that they share variants. Raises UsageError as `resolve` does."""
+    name, function = resolve(backend)
+    key = (function if function is not None else name, fullgraph)
+    try:
+        known = _configs.get(key)
+    except TypeError:
+        return Config(name, function, fullgraph)
+    if known is None:
+        known = _configs[key] = Config(name, function, fullgraph)
+    return known
+
+
+def forget_configs() -> None:
+    """Let go of the backends of earlier requests."""
+    _configs.clear()

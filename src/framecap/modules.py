@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from .backends import config_for
 from .config import Config
 from .hook import thread_config
 
@@ -53,8 +54,4 @@ def _subclass(cls: type) -> type:
 
 
 def _restore(module: nn.Module, options: dict[str, Any]) -> nn.Module:
-    from .api import optimize
-
-    restored = optimize(module, **options)
-    assert isinstance(restored, nn.Module)
-    return restored
+    return optimize_module(module, config_for(**options), options)

@@ -11,7 +11,7 @@ from framecap.graph import GraphModule
 from framecap.guards import Globals, Slot
 
 from . import hook
-from .api import _config
+from .backends import config_for
 from .capture import CaptureTracer, make_record
 from .config import Config
 from .errors import CaptureError, GraphBreak, UsageError
@@ -41,7 +41,7 @@ def capture_whole(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Gra
     slots: list[Any] = [hook.UNBOUND] * (code.co_nlocals + len(code.co_cellvars) + len(code.co_freevars))
     for i, name in enumerate(code.co_varnames[: len(arguments.arguments)]):
         slots[i] = arguments.arguments[name]
-    config: Config = _config("eager", True)
+    config: Config = config_for("eager", True)
     tx = CaptureTracer(config, frozenset(), tuple(slots))
     tx.unbound = hook.UNBOUND
     frame = SymbolicFrame(tx, code, Namespace(function.__globals__, Globals()), _builtins(), None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import UNSUPPORTED_VALUE, GraphBreak
+from ..symbolic.handlers import handles
 from ..values.base import Value
 from ..values.constant import Const, Opaque
 from ..values.context import GradModeValue
 from ..values.exception import ExceptionValue
 from ..values.mapping import DictValue
 from ..values.sequence import TupleValue
-from .registry import handles
 
 if TYPE_CHECKING:
     from ..bytecode.instruction import Instruction

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UNSUPPORTED_VALUE, GraphBreak
 from ..models.text import format_value
+from ..symbolic.handlers import handles
 from ..values.base import Raised, Value
 from ..values.constant import UNKNOWN, Const, constant_of
 from ..values.exception import ExceptionValue
@@ -13,7 +14,6 @@ from ..values.function import ClosureValue
 from ..values.instance import InstanceValue
 from ..values.mapping import DictValue, SetValue
 from ..values.sequence import ListValue, SliceValue, TupleValue
-from .registry import handles
 
 if TYPE_CHECKING:
     from ..bytecode.instruction import Instruction

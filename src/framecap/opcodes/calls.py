@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import GENERATOR, UNSUPPORTED_VALUE, GraphBreak
+from ..symbolic.handlers import handles
 from ..symbolic.stack import NULL
 from ..values.base import Value
 from ..values.constant import UNKNOWN, Const, constant_of
 from ..values.mapping import DictValue, pairs_of
-from .registry import handles
 
 if TYPE_CHECKING:
     from ..bytecode.instruction import Instruction

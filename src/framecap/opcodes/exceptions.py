@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import RAISES, UNSUPPORTED_VALUE, GraphBreak
+from ..symbolic.handlers import handles
 from ..values.base import Raised, Value
 from ..values.constant import Const
 from ..values.exception import ExceptionValue
 from ..values.function import ClassValue
 from ..values.sequence import TupleValue
-from .registry import handles
 
 if TYPE_CHECKING:
     from ..bytecode.instruction import Instruction

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from ..config import MAX_UNROLL
 from ..errors import LOOP, GraphBreak
+from ..symbolic.handlers import handles
 from ..values.base import Value
 from ..values.constant import Const, Opaque
 from ..values.iterator import Iterator, RangeIterator, SequenceIterator
-from .registry import handles
 
 if TYPE_CHECKING:
     from ..bytecode.instruction import Instruction

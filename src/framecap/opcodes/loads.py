@@ -9,6 +9,7 @@ from framecap.guards import Const as ConstSource
 from framecap.guards import Item
 
 from ..errors import SIDE_EFFECT, UNSUPPORTED_OPCODE, GraphBreak
+from ..symbolic.handlers import handles
 from ..symbolic.stack import NULL
 from ..values.base import Raised, Value
 from ..values.constant import Const
@@ -16,7 +17,6 @@ from ..values.exception import ExceptionValue
 from ..values.function import CellValue, ClassValue, ModuleNamespace
 from ..values.instance import DELETED
 from ..values.sequence import TupleValue
-from .registry import handles
 
 if TYPE_CHECKING:
     from ..bytecode.instruction import Instruction

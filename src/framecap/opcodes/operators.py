@@ -7,8 +7,8 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from ..models import operators as model
+from ..symbolic.handlers import handles
 from ..values.constant import Const
-from .registry import handles
 
 if TYPE_CHECKING:
     from ..bytecode.instruction import Instruction

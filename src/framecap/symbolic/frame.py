@@ -9,10 +9,10 @@ from ..bytecode.instruction import Instruction
 from ..bytecode.program import Program, program_of
 from ..config import MAX_INLINE_DEPTH
 from ..errors import TOO_DEEP, UNSUPPORTED_OPCODE, GraphBreak, Place
-from ..opcodes.registry import HANDLERS
 from ..values.base import Raised, Value
 from ..values.exception import ExceptionValue
 from ..values.function import CellValue
+from .handlers import HANDLERS
 
 if TYPE_CHECKING:
     from .arguments import Signature

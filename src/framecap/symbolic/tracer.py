@@ -13,6 +13,7 @@ from framecap.guards import AbsentKeyGuard, DictOf, Get, Index, IsGuard, Item, S
 from framecap.guards import Const as ConstSource
 
 from ..errors import DISABLED, IMPURE, UNKNOWN_CALL, GraphBreak
+from ..models import builtins, operators, torch_ops
 from ..models.registry import MODELS
 from ..tracing.region import Input, Op, Region
 from ..values.base import Args, Kwargs, Value
@@ -20,7 +21,9 @@ from ..values.constant import Const
 from ..values.context_var import ContextVarValue
 from ..values.function import BuiltinValue, CellValue, ClassValue, ClosureValue, FunctionConst
 from ..values.instance import DELETED, EnumMember, InstanceValue
+from ..values.module import ModuleValue
 from ..values.sequence import TupleValue
+from ..values.tensor import TensorValue
 from .arguments import Signature, bind_arguments
 from .wrap import wrap
 
@@ -172,6 +175,35 @@ class Tracer(Region):
         self.switches = True
 
     switches = False
+
+    # What values need of the models, which stand above them
+
+    def identical(self, a: Value, b: Value) -> bool:
+        """``a is b``."""
+        return operators.identical(self, a, b)
+
+    def equal(self, a: Value, b: Value) -> bool:
+        """``bool(a == b)``."""
+        return operators.equal_truth(self, a, b)
+
+    def binary(self, operator: Any, a: Value, b: Value) -> Value:
+        """``operator(a, b)``."""
+        return operators.binary(self, operator, a, b)
+
+    def sorted_items(self, items: list[Value], kwargs: Kwargs) -> list[Value]:
+        """As list.sort leaves them."""
+        return builtins.sorted_items(self, items, kwargs)
+
+    def tensor_method(self, kind: type, name: str) -> Any:
+        """The method ``name`` of tensors of class ``kind``, or None."""
+        return torch_ops.tensor_method(kind, name)
+
+    def call_tensor_method(self, tensor: TensorValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return torch_ops.call_tensor_method(self, tensor, name, args, kwargs)
+
+    def call_leaf_module(self, module: ModuleValue, args: Args, kwargs: Kwargs) -> Value:
+        """A call_module node."""
+        return torch_ops.module_result(self, module, args, kwargs)
 
     # Calls
 

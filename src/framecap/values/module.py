@@ -105,8 +105,6 @@ class ModuleValue(InstanceValue):
         return FunctionConst(forward, source).call(tx, [self, *args], kwargs)
 
     def call_leaf(self, tx: Region, args: Args, kwargs: Kwargs) -> Value:
-        from ..models.torch_ops import module_result
-
         assert self.source is not None
         for module in self.real.modules():
             if has_hooks(module) or raw_attribute(module, "forward") is not MISSING:
@@ -120,7 +118,7 @@ class ModuleValue(InstanceValue):
                 for part in path.split("."):
                     source = Item(Attr(source, "_modules"), part)
                 tx.guard(LeafModuleGuard(source, type(module), where=tx.where))
-        return module_result(tx, self, args, kwargs)
+        return tx.call_leaf_module(self, args, kwargs)
 
     def input(self, tx: Region) -> Input:
         """The module as the target of a call_module node."""

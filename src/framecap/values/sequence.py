@@ -45,9 +45,7 @@ class _Sequence(Value):
         return len(self.items)
 
     def contains(self, tx: Region, item: Value) -> bool:
-        from ..models.operators import equal_truth, identical
-
-        return any(identical(tx, item, other) or equal_truth(tx, item, other) for other in list(self.items))
+        return any(tx.identical(item, other) or tx.equal(item, other) for other in list(self.items))
 
     def iterate(self, tx: Region) -> Value:
         from .iterator import SequenceIterator
@@ -102,9 +100,7 @@ class TupleValue(_Sequence):
         return None
 
     def _search(self, tx: Region, name: str, args: Args, kwargs: Kwargs) -> Value:
-        from ..models.operators import equal_truth, identical
-
-        hits = [i for i, v in enumerate(self.items) if identical(tx, v, args[0]) or equal_truth(tx, v, args[0])]
+        hits = [i for i, v in enumerate(self.items) if tx.identical(v, args[0]) or tx.equal(v, args[0])]
         if name == "count":
             return Const(len(hits))
         if not hits:
@@ -112,11 +108,9 @@ class TupleValue(_Sequence):
         return Const(hits[0])
 
     def _numel(self, tx: Region, name: str, args: Args, kwargs: Kwargs) -> Value:
-        from ..models.operators import binary
-
         total: Value = Const(1)
         for item in self.items:
-            total = binary(tx, operator.mul, total, item)
+            total = tx.binary(operator.mul, total, item)
         return total
 
     def getitem(self, tx: Region, key: Value) -> Value:
@@ -337,11 +331,9 @@ def _copy(lst: ListValue, tx: Region, name: str, args: Args, kwargs: Kwargs) -> 
 
 
 def _find(lst: ListValue, tx: Region, name: str, args: Args, kwargs: Kwargs) -> Value:
-    from ..models.operators import equal_truth, identical
-
     if len(args) != 1:
         lst.refuse("index() with a range")
-    hits = [i for i, v in enumerate(lst.items) if identical(tx, v, args[0]) or equal_truth(tx, v, args[0])]
+    hits = [i for i, v in enumerate(lst.items) if tx.identical(v, args[0]) or tx.equal(v, args[0])]
     if name == "count":
         return Const(len(hits))
     if not hits:
@@ -354,9 +346,7 @@ def _find(lst: ListValue, tx: Region, name: str, args: Args, kwargs: Kwargs) -> 
 
 
 def _sort(lst: ListValue, tx: Region, name: str, args: Args, kwargs: Kwargs) -> Value:
-    from ..models.builtins import sorted_items
-
-    items = sorted_items(tx, lst.items, kwargs)
+    items = tx.sorted_items(lst.items, kwargs)
     lst.will_change(tx)
     lst.items[:] = items
     lst.change(tx, "setitem", SliceValue([Const(None)] * 3), ListValue(items))

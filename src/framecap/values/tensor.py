@@ -77,8 +77,6 @@ class TensorValue(Value):
     # Attributes
 
     def getattr(self, tx: Region, name: str) -> Value:
-        from ..models.torch_ops import tensor_method
-
         if name == "shape":
             return self.shape(tx)
         if name == "ndim":
@@ -99,7 +97,7 @@ class TensorValue(Value):
             raise GraphBreak(AUTOGRAD, f"{name} of {self.describe()} is a matter of autograd")
         if (example := self.example) is not None and name in getattr(example, "__dict__", ()):
             raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"{self.describe()} has an attribute {name!r} of its own")
-        method = tensor_method(self.kind, name)
+        method = tx.tensor_method(self.kind, name)
         if method is None:
             if not hasattr(self.kind, name):
                 if self.source is not None:
@@ -228,9 +226,7 @@ class TensorMethod(Value):
         return f"the tensor method {self.name}"
 
     def call(self, tx: Region, args: Args, kwargs: Kwargs) -> Value:
-        from ..models.torch_ops import call_tensor_method
-
-        return call_tensor_method(tx, self.tensor, self.name, args, kwargs)
+        return tx.call_tensor_method(self.tensor, self.name, args, kwargs)
 
     def emit(self, emitter: Emitter) -> str:
         return f"{self.tensor.emit(emitter)}.{self.name}"

@@ -1,4 +1,4 @@
-"""The table of opcode handlers, filled by the modules of this package; names are checked at registration."""
+"""The table of opcode handlers, filled by the modules of opcodes/; names are checked at registration."""
 
 from __future__ import annotations
 
