@@ -77,7 +77,7 @@ class Hook:
         self.asked.append(code)
         if not self.wanted(code):
             return None
-        rewritten = self.by_id[id(code)] = rewrite(code)
+        rewritten = self.by_id[id(code)] = rewrite(code, Point)
         if self.wake:
             for point in rewritten.points.values():
                 point.wake()
@@ -103,3 +103,31 @@ class Hook:
 def identity_hook(**options: Any) -> Hook:
     """Every region of every point is tried, and does nothing."""
     return Hook(lambda rewritten, point, *rest: identity_variant(rewritten, point), **options)
+
+
+def only(*functions: Callable[..., Any]) -> Callable[[CodeType], bool]:
+    codes = [function.__code__ for function in functions]
+    return lambda code: any(code is c for c in codes)
+
+
+def always(*outs: Any) -> Callable[..., tuple[Any, ...]]:
+    """A guard program that matches, and gives the region these slots."""
+    return lambda slots, globals, builtins: tuple(slots[i] for i in outs)
+
+
+def at(opname: str, nth: int = 0, **wanted: Any) -> Callable[[Rewritten], int]:
+    """Finds the offset of the nth instruction with this name."""
+
+    def find(rewritten: Rewritten) -> int:
+        found = [
+            inst.offset
+            for inst in rewritten.flow.instructions
+            if inst.opname == opname and all(getattr(inst, k) == v for k, v in wanted.items())
+        ]
+        return found[nth]
+
+    return find
+
+
+def at_entry(make: Callable[[Rewritten], Variant | None]) -> Callable[..., Variant | None]:
+    return lambda rewritten, point, *rest: make(rewritten) if point.offset == rewritten.flow.entry else None

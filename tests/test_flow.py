@@ -6,7 +6,6 @@ import argparse
 import asyncio.base_events
 import dis
 import inspect
-import types
 from typing import Any
 
 import bytecode_corpus as corpus
@@ -14,7 +13,6 @@ import pytest
 
 from framecap.bytecode import Flow, Instruction, analyse, decode, entry_offset, live_slots, slot_names
 from framecap.bytecode.flow import _after, exception_ranges
-
 
 CODES = corpus.codes_of(corpus, argparse, asyncio.base_events, dis, inspect)
 
@@ -79,7 +77,8 @@ def test_stacks_agree_on_every_way() -> None:
 
 def test_exception_ranges_are_dis_s() -> None:
     for code in CODES:
-        expected = [(e.start, e.end, e.target, e.depth, e.lasti) for e in dis._parse_exception_table(code)]  # type: ignore[attr-defined]
+        entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+        expected = [(e.start, e.end, e.target, e.depth, e.lasti) for e in entries]
         assert [(r.start, r.end, r.target, r.depth, r.lasti) for r in exception_ranges(code)] == expected
 
 

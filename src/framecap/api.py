@@ -41,7 +41,7 @@ class optimize:
             self = super().__new__(cls)
             self._config = config
             self._options = {"backend": backend, "fullgraph": fullgraph}
-            self._before: list[Any] = []
+            self._before = []
             return self
         return _wrap(fn, config, {"backend": backend, "fullgraph": fullgraph})
 

@@ -381,7 +381,8 @@ def finish(
     if exit_.offset is None:
         result = frame.result
         assert result is not None
-        values, locals_ = [emitter.value(result)], []
+        values = [emitter.value(result)]
+        locals_: list[str] = []
         target = 0
         writes: list[tuple[int, bool]] = []
         unbinds: list[int] = []

@@ -20,7 +20,7 @@ def optimize_module(module: nn.Module, config: Config, options: dict[str, Any]) 
     Calling it calls the original class's ``__call__`` with capture switched on; everything else is inherited.
     """
     cls = type(module)
-    made = object.__new__(_subclass(cls))
+    made: Any = object.__new__(_subclass(cls))
     object.__setattr__(made, "__dict__", module.__dict__)
     _settings[id(made.__class__)] = (config, options)
     return made
@@ -37,12 +37,12 @@ def _subclass(cls: type) -> type:
             return cls.__call__(self, *args, **kwargs)
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
-        plain = object.__new__(cls)
+        plain: Any = object.__new__(cls)
         object.__setattr__(plain, "__dict__", self.__dict__)
         return _restore, (plain, _settings[id(type(self))][1])
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
-        plain = object.__new__(cls)
+        plain: Any = object.__new__(cls)
         object.__setattr__(plain, "__dict__", self.__dict__)
         return _restore(copy.deepcopy(plain, memo), _settings[id(type(self))][1])
 

@@ -53,6 +53,8 @@ class IsGuard(_One):
     """The object is ``obj`` itself. Held weakly where the type allows it: a guard keeps nothing alive."""
 
     __slots__ = ("_id", "held", "source")
+    held: Callable[[], Any]
+    _id: int
 
     def __init__(self, source: Source, obj: Any, *, where: Where | None = None) -> None:
         object.__setattr__(self, "source", source)
@@ -90,6 +92,7 @@ class EqualsGuard(_One):
     """Exact type and value: ints, floats (bit by bit), strings, None, torch's constants, and tuples of these."""
 
     __slots__ = ("source", "value")
+    value: Any
 
     def __init__(self, source: Source, value: Any, *, where: Where | None = None) -> None:
         object.__setattr__(self, "source", source)

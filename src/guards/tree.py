@@ -154,7 +154,7 @@ def compile_guards(guards: Iterable[Guard], outputs: Sequence[Source]) -> Progra
         compiler.check(guard)
     compiler.guard = -1
     registers = tuple(compiler.load(source) for source in outputs)
-    program = Program(tuple(compiler.steps), len(compiler.registers), registers)  # type: ignore[arg-type]
+    program = Program(tuple(compiler.steps), len(compiler.registers), registers)
     program.guards = tuple(ordered)
     program.outputs = tuple(outputs)
     return program

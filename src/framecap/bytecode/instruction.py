@@ -35,7 +35,7 @@ class Instruction:
     end: int
     opcode: int
     opname: str
-    arg: int | None
+    arg: Any  # an int; None for opcodes without one
     argval: Any
     target: int | None
     positions: Positions

@@ -348,8 +348,8 @@ def _number_class(cls: type) -> None:
         if args and isinstance(args[0], TensorValue):
             args[0].truth(tx)
         real = constant_of(tx, args[0]) if args else cls()
-        if isinstance(args[0] if args else None, InstanceValue):
-            owner = args[0]
+        owner = args[0] if args else None
+        if isinstance(owner, InstanceValue):
             if isinstance(owner.real, enum.Enum) and isinstance(owner.real, cls):
                 return from_real(cls(owner.real._value_))
             found = owner.special(tx, f"__{cls.__name__}__", [])
@@ -361,8 +361,8 @@ def _number_class(cls: type) -> None:
         return from_real(real_call(cls, *reals))
 
 
-for _cls in (int, float):
-    _number_class(_cls)
+_number_class(int)
+_number_class(float)
 
 
 @models(bool)
@@ -517,7 +517,8 @@ def _limits(kind: torch.dtype | None = None) -> Any:
 
 @models(types.MethodType)
 def _method(tx: Region, args: Args, kwargs: Kwargs) -> Value:
-    return MethodValue(*args)
+    function, owner = args
+    return MethodValue(function, owner)
 
 
 @models(

@@ -45,7 +45,7 @@ def push_exc_info(frame: SymbolicFrame, inst: Instruction) -> None:
     frame.push(exception)
     handled = frame.tx.handled
     handled.append(exception)
-    frame.tx.undo_later(handled.pop)
+    frame.tx.undo_later(lambda: handled.__delitem__(-1))
     frame.exceptions.append(exception)
 
 

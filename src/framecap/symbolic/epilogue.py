@@ -136,11 +136,13 @@ class Emitter:
         self.line(f"{self.object(object.__delattr__, 'object_delattr')}({self.value(owner)}, {name!r})")
 
     def _effect_setitem(self, owner: ListValue | DictValue, key: Value, value: Value) -> None:
-        put = self.object(owner.cls.__setitem__, "setitem")
+        cls: Any = owner.cls
+        put = self.object(cls.__setitem__, "setitem")
         self.line(f"{put}({self.value(owner)}, {self.value(key)}, {self.value(value)})")
 
     def _effect_delitem(self, owner: ListValue | DictValue, key: Value) -> None:
-        remove = self.object(owner.cls.__delitem__, "delitem")
+        cls: Any = owner.cls
+        remove = self.object(cls.__delitem__, "delitem")
         self.line(f"{remove}({self.value(owner)}, {self.value(key)})")
 
     def _effect_method(self, owner: Any, name: str, *arguments: Value) -> None:

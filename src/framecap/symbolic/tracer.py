@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -26,6 +26,9 @@ from ..values.sequence import TupleValue
 from ..values.tensor import TensorValue
 from .arguments import Signature, bind_arguments
 from .wrap import wrap
+
+if TYPE_CHECKING:
+    from .frame import SymbolicFrame
 
 EAGER_FUNCTIONS: set[Any] = set()
 """Functions that always run natively, by framecap.disable."""
@@ -48,6 +51,10 @@ def native_part(function: Any) -> str | None:
     if not module.startswith("torch.") or function.__name__ in NATIVE_BUT:
         return None
     return next((part for part in NATIVE_PARTS if module == part or module.startswith(f"{part}.")), None)
+
+
+class NoFrame(Exception):
+    """A region without a real frame was asked for something of it: a fault of framecap's own."""
 
 
 class Namespace:
@@ -136,7 +143,7 @@ class Tracer(Region):
             self.same(known.source, source)
             return known
         self.states[id(real)] = new = Input(source, real, str(source), role)
-        self.undo_later(lambda: self.states.pop(id(real), None) and None)
+        self.undo_later(lambda: self.states.__delitem__(id(real)))
         return new
 
     # Operators
@@ -204,6 +211,25 @@ class Tracer(Region):
     def call_leaf_module(self, module: ModuleValue, args: Args, kwargs: Kwargs) -> Value:
         """A call_module node."""
         return torch_ops.module_result(self, module, args, kwargs)
+
+    # What the owner of the outermost frame provides; see capture.py
+
+    def load_unread(self, frame: SymbolicFrame, index: int) -> Any:
+        """The value of a slot of the outermost frame that is read for the first time."""
+        raise NoFrame
+
+    def builtin(self, frame: SymbolicFrame, name: str) -> Value | None:
+        """A builtin by name."""
+        raise NoFrame
+
+    def check_drop(self, old: Any) -> None:
+        """A local that held ``old`` is rebound or deleted: break if that may run a finalizer."""
+
+    def loop_back(self, frame: SymbolicFrame, target: int) -> None:
+        """A backward jump: break if the loop goes on for long."""
+
+    def note_broken_call(self, key: Any, graph_break: GraphBreak) -> None:
+        """Remember that this call breaks, so that it isn't tried again."""
 
     # Calls
 

@@ -114,7 +114,7 @@ def name_of(op: Op) -> str:
         return MODULES.get(type(op.target.example), "")
     if op.op == "call_method":
         return str(op.target)
-    return FUNCTIONS.get(op.target) or getattr(op.target, "__name__", "")
+    return FUNCTIONS.get(op.target) or str(getattr(op.target, "__name__", ""))
 
 
 def _rule(tx: Region, op: Op, of: Any) -> Shape:

@@ -67,7 +67,7 @@ class ContextVarValue(RealCallable):
         return tx.wrap(real, Call(read, self.source))
 
     def _set(self, tx: Region, name: str, args: Args, kwargs: Kwargs) -> Value:
-        tx.undo_later(self.stack.pop)
+        tx.undo_later(lambda: self.stack.__delitem__(-1))
         self.stack.append(args[0])
         tx.set_variables[id(self)] = self
         self.set_at = tx.outer.offset if tx.outer is not None else None

@@ -79,7 +79,7 @@ class FunctionConst(RealCallable):
             if name not in function.__dict__:
                 raise Raised(ExceptionValue(AttributeError, [Const(f"'function' object has no attribute {name!r}")]))
             if self.source is None:
-                super().getattr(tx, name)
+                return super().getattr(tx, name)
             return tx.wrap(function.__dict__[name], Item(DictOf(self.source), name))
         if not hasattr(function, name):
             self.pin(tx)
@@ -148,7 +148,8 @@ class ClassValue(RealCallable):
         from .sequence import TupleValue
 
         if isinstance(self.value, enum.EnumMeta):
-            return TupleValue([tx.enum_member(member) for member in self.value]).iterate(tx)
+            members: list[Any] = list(self.value)
+            return TupleValue([tx.enum_member(member) for member in members]).iterate(tx)
         self.refuse("iteration")
 
 
@@ -183,6 +184,7 @@ class ModuleNamespace(RealCallable):
     def setattr(self, tx: Region, name: str, value: Value) -> None:
         if type(self.value) is not types.ModuleType or self.source is None:
             super().setattr(tx, name, value)
+            return
         tx.namespace_of(self.value.__dict__, DictOf(self.source)).store(tx, name, value)
 
 

@@ -463,9 +463,9 @@ class InstanceValue(Value):
             inner = ", ".join(emitter.value(item) for item in list.__iter__(self.storage.items))
             emitter.line(f"{extend}({name}, ({inner},))")
         put = emitter.object(object.__setattr__, "object_setattr")
-        for key, item in self.attrs.items():
+        for word, item in self.attrs.items():
             if item is not DELETED:
-                emitter.line(f"{put}({name}, {key!r}, {emitter.value(item)})")
+                emitter.line(f"{put}({name}, {word!r}, {emitter.value(item)})")
 
 
 class InstanceDict(Value):

@@ -26,14 +26,17 @@ def index_error(kind: str) -> Raised:
 class _Sequence(Value):
     """Shared by tuples and lists: ``items`` in order. ``cls`` is the exact type."""
 
-    __slots__ = ("cls",)
+    __slots__ = ("_items", "cls")
     kind = "sequence"
-    items: list[Value]
 
     def __init__(self, items: list[Value], cls: type, source: Source | None = None) -> None:
         super().__init__(source)
-        self.items = items
+        self._items = items
         self.cls = cls
+
+    @property
+    def items(self) -> list[Value]:
+        return self._items
 
     def python_type(self) -> type:
         return self.cls
@@ -72,7 +75,7 @@ class _Sequence(Value):
 class TupleValue(_Sequence):
     """A tuple, torch.Size, or named tuple."""
 
-    __slots__ = ("items",)
+    __slots__ = ()
     kind = "tuple"
 
     def __init__(self, items: list[Value], cls: type = tuple, source: Source | None = None) -> None:
@@ -166,7 +169,7 @@ class ListValue(_Sequence):
     appending doesn't, so a list that only grows is never guarded.
     """
 
-    __slots__ = ("_items", "load", "tx")
+    __slots__ = ("load", "tx")
     kind = "list"
 
     def __init__(
@@ -177,7 +180,7 @@ class ListValue(_Sequence):
         super().__init__(items, cls, source)
 
     @property
-    def items(self) -> list[Value]:  # type: ignore[override]
+    def items(self) -> list[Value]:
         if self.load is not None:
             load, added = self.load, self._items
 
@@ -189,10 +192,6 @@ class ListValue(_Sequence):
             self._items = load()
             list.extend(self._items, added)
         return self._items
-
-    @items.setter
-    def items(self, items: list[Value]) -> None:
-        self._items = items
 
     def getattr(self, tx: Region, name: str) -> Value:
         if name in _LIST_METHODS:
