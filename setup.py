@@ -18,7 +18,10 @@ def compile_flags() -> list[str]:
     return flags + shlex.split(os.environ.get("FRAMECAP_CFLAGS", ""))
 
 
-HEADERS = ["src/framecap/_cpython.h", "src/guards/_evaluator.h"]
+HEADERS = [
+    *(f"src/framecap/{name}.h" for name in ("_cpython", "_variant", "_point", "_optimized")),
+    "src/guards/_evaluator.h",
+]
 
 setup(
     ext_modules=[

@@ -11,10 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from framecap.graph import Graph
 from framecap.guards import (
     Builtins,
+    Call,
     DistinctGuard,
+    EqualsGuard,
     Globals,
     Guard,
     IsGuard,
@@ -414,7 +418,9 @@ def finish(
         random=pure and any(op.random for op in built.ops),
         has_graph=True,
     )
-    guards = [*tx.guards, *alias_guards(tx)]
+    # Under a torch function mode other code runs in the place of operators: such frames are left alone.
+    plain = EqualsGuard(Call(torch._C._len_torch_function_stack), 0)
+    guards = [plain, *tx.guards, *alias_guards(tx)]
     program = compile_guards(guards, list(emitter.inputs))
     return Captured(
         program, run, tuple(writes), tuple(unbinds), pure, exit_, built.graph, operators, tx.steps, function

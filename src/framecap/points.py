@@ -131,6 +131,7 @@ def on_miss(
     state: PointState = point.data
     if code is None or torch._C._len_torch_function_stack() > 0:
         return None
+    point.variants[:] = [v for v in point.variants if not v.program.dead]
     own = [v for v in point.variants if v.config is config]
     if len(own) >= MAX_VARIANTS:
         _note_full(point, state)
@@ -252,11 +253,11 @@ def describe_break(record: BreakRecord, name: str) -> str:
 def on_error(variant: Any, kind: Any, error: BaseException, traceback: Any) -> int | None:
     """A region that isn't pure raised: the offset of the user's instruction whose operator it was."""
     captured: Captured = variant.data.captured
-    lines: dict[int, Any] = getattr(captured.call, "line_to_offset", {})
-    filename = captured.call.__code__.co_filename if hasattr(captured.call, "__code__") else None
+    lines: dict[int, int] = getattr(captured.call, "line_to_offset", {})
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == filename:
-            return lines.get(traceback.tb_lineno)
+        if lines and traceback.tb_frame.f_code is captured.call.__code__:
+            offset = lines.get(traceback.tb_lineno, -1)
+            return offset if offset >= 0 else None
         traceback = traceback.tb_next
     return None
 

@@ -104,6 +104,7 @@ def build_graph(region: Region, outputs: list[Op], *, lowered: bool = False) -> 
         if op.stack:
             node.meta["where"] = op.stack[0]
             node.meta["stack"] = list(op.stack)
+        node.meta["offset"] = op.offset
         nodes[id(op)] = node
     graph.output(tuple(nodes[id(op)] for op in outputs))
     return BuiltGraph(graph, placeholders, state, ops, outputs)
@@ -164,6 +165,8 @@ def compile_backend(
     if backend is None:
         generated = generate(built.graph, state="arguments")
         function = compile_function(generated, "graph")
+        offsets = {line: node.meta.get("offset", -1) for line, node in generated.line_to_node.items()}
+        function.__dict__["line_to_offset"] = offsets  # for errors in the middle of a region; see points.on_error
         by_name = dict(built.state)
         arguments = [emitter.input(item.source) for item in built.placeholders]
         arguments += [emitter.input(by_name[target].source) for target in generated.state_targets]
