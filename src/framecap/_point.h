@@ -302,6 +302,9 @@ locate_error(PointObject *self, Frame *frame, VariantObject *variant)
     }
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL) {
+        PyException_SetTraceback(value, traceback);
+    }
     PyObject *callback = Py_NewRef(on_error);
     PyObject *offset = PyObject_CallFunctionObjArgs(callback, (PyObject *)variant, type, value,
                                                     traceback ? traceback : Py_None, NULL);
@@ -316,7 +319,9 @@ locate_error(PointObject *self, Frame *frame, VariantObject *variant)
     if (PyErr_Occurred()) {
         PyErr_WriteUnraisable((PyObject *)self);
     }
-    PyErr_Restore(type, value, traceback);
+    /* The callback may have set another traceback, without the frames of the region. */
+    Py_XDECREF(traceback);
+    PyErr_Restore(type, value, PyException_GetTraceback(value));
 }
 
 /* Try one variant. 1 and a new reference in *answer for the stub (None: it deoptimised); 0 no match; -1 with

@@ -251,15 +251,19 @@ def describe_break(record: BreakRecord, name: str) -> str:
 
 
 def on_error(variant: Any, kind: Any, error: BaseException, traceback: Any) -> int | None:
-    """A region that isn't pure raised: the offset of the user's instruction whose operator it was."""
+    """A region that isn't pure raised: the offset of the user's instruction whose operator it was.
+
+    The region's own frames are taken out of the traceback; those of Python code that an operator ran stay.
+    """
     captured: Captured = variant.data.captured
     lines: dict[int, int] = getattr(captured.call, "line_to_offset", {})
-    while traceback is not None:
+    offset = -1
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith("<framecap"):
         if lines and traceback.tb_frame.f_code is captured.call.__code__:
             offset = lines.get(traceback.tb_lineno, -1)
-            return offset if offset >= 0 else None
         traceback = traceback.tb_next
-    return None
+    error.__traceback__ = traceback
+    return offset if offset >= 0 else None
 
 
 # Errors of our own

@@ -2,258 +2,294 @@
 
 from __future__ import annotations
 
-import enum
-import keyword
 import linecache
-import math
 import operator
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
-
-import torch
+from types import CodeType
+from typing import TYPE_CHECKING, Any
 
 from .errors import GraphError
-from .graph import Graph
-from .names import Names, clean
-from .node import Node, nodes_in
+from .names import RESERVED, clean, is_plain
+from .node import Node, last_uses
+from .render import DOT, INFIX_BY_ID, INPLACE_BY_ID, PREFIX_BY_ID, Renderer
 
-INFIX: dict[Any, str] = {
-    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
-    operator.mod: "%", operator.pow: "**", operator.matmul: "@", operator.and_: "&", operator.or_: "|", operator.xor: "^",
-    operator.lshift: "<<", operator.rshift: ">>", operator.lt: "<", operator.le: "<=", operator.eq: "==",
-    operator.ne: "!=", operator.gt: ">", operator.ge: ">=",
-}  # fmt: skip
-PREFIX: dict[Any, str] = {operator.neg: "-", operator.pos: "+", operator.invert: "~"}
-INPLACE: dict[Any, str] = {
-    operator.iadd: "+=", operator.isub: "-=", operator.imul: "*=", operator.itruediv: "/=", operator.ifloordiv: "//=",
-    operator.imod: "%=", operator.ipow: "**=", operator.imatmul: "@=", operator.iand: "&=", operator.ior: "|=", operator.ixor: "^=",
-}  # fmt: skip
-_MODULES = {"torch": torch, "F": torch.nn.functional, "operator": operator, "math": math}
+if TYPE_CHECKING:
+    from .graph import Graph
+
 _serial = count(1)
+_GETITEM, _GETATTR, _SETITEM, _CONTAINS = (
+    id(function) for function in (operator.getitem, getattr, operator.setitem, operator.contains)
+)
+_IS_SIGNS = ("is", "is not")
+_SINGLETONS = (None, True, False, ...)
 
 
 @dataclass(slots=True)
 class GeneratedCode:
     """Source of one function, what its names mean, and where its lines come from.
 
+    source: as readers see it. bound_source: as it is compiled, equal to source line by line and column by column, but
+    with ``torch_add``, a global bound to the function of the graph, where source has ``torch.add``. globals: for both.
     state_targets: for state="arguments", the targets whose objects are passed after the placeholders, in this order.
-    line_to_node: the node that a line (from 1) executes.
+    line_to_node: the node that a line (counted from 1) executes.
     """
 
     source: str
     globals: dict[str, Any]
     state_targets: list[str]
     line_to_node: dict[int, Node] = field(default_factory=dict)
+    bound_source: str = ""
 
 
 class _Writer:
+    """Writes the statements of one graph."""
+
     def __init__(self, graph: Graph, state: str) -> None:
-        self.graph = graph
-        self.state = state
-        self.names = Names(frozenset())
-        self.names.taken.update(node.name for node in graph.nodes)
-        self.names.taken.update(("self", *_MODULES, *keyword.kwlist))
-        self.globals: dict[str, Any] = {}
-        self.by_object: dict[int, str] = {}
+        self.nodes = list(_executed(graph))
+        self.in_arguments = state == "arguments"
+        self.renderer = Renderer()
         self.state_names: dict[str, str] = {}
+        self.parameters: list[str] = [] if self.in_arguments else ["self"]
+        self.state_targets: list[str] = []
+        self.lines: list[str] = []
+        self.line_to_node: dict[int, Node] = {}
+        self._name_locals()
+        self._name_parameters()
 
-    # Objects
+    def _name_locals(self) -> None:
+        """Node names as they are, unless one can't be a local variable here (names that came from elsewhere)."""
+        names, local = self.renderer.names, self.renderer.local
+        later = []
+        for node in self.nodes:
+            name = node.name
+            if name in names or not is_plain(name):
+                later.append(node)
+            else:
+                names.claim(name)
+                local[node] = name
+        for node in later:
+            local[node] = names.take(node.name)
 
-    def object(self, value: Any, hint: str) -> str:
-        """A global name for an object that has no literal."""
-        known = self.by_object.get(id(value))
-        if known is None:
-            known = self.by_object[id(value)] = self.names.take(clean(hint))
-            self.globals[known] = value
-        return known
+    def _name_parameters(self) -> None:
+        names, local, shadowed = self.renderer.names, self.renderer.local, self.renderer.shadowed
+        defaults = False
+        for node in self.nodes:
+            if node.op != "placeholder":
+                continue
+            name = local[node]
+            if self.in_arguments:
+                self.parameters.append(name)
+                continue
+            stars = "*" * (len(node.target) - len(node.target.lstrip("*")))
+            parameter = node.target[len(stars) :]
+            if parameter != name:
+                # A parameter is part of the interface: it keeps its name, be it a builtin's; the variable has its own.
+                if parameter in RESERVED and parameter != "self" and is_plain(parameter) and parameter not in shadowed:
+                    shadowed.add(parameter)
+                else:
+                    parameter = names.take(parameter)
+                self.lines.append(f"    {name} = {parameter}; del {parameter}")
+            default = self._default(node)
+            if defaults and not default and not stars:
+                raise GraphError(f"placeholder {node.name!r} has no default, but one before it has")
+            defaults = defaults or bool(default)
+            self.parameters.append(f"{stars}{parameter}{default}")
+        if self.in_arguments:
+            for node in self.nodes:
+                if node.op in ("get_attr", "call_module") and node.target not in self.state_names:
+                    name = local[node] if node.op == "get_attr" else names.take(node.target.replace(".", "_"))
+                    self.state_names[node.target] = name
+                    self.parameters.append(name)
+                    self.state_targets.append(node.target)
+                if node.op == "get_attr":
+                    local[node] = self.state_names[node.target]
 
-    def function(self, function: Any) -> str:
-        """How a function is called in the code: ``torch.add`` where that is the function, else a global name."""
-        name = getattr(function, "__name__", None)
-        if name is not None and name.isidentifier():
-            for prefix, module in _MODULES.items():
-                if getattr(module, name, None) is function:
-                    self.globals[prefix] = module
-                    return f"{prefix}.{name}"
-            if getattr(__builtins__ if not isinstance(__builtins__, dict) else object, name, None) is function:
-                return str(name)
-        return self.object(function, name or type(function).__name__)
+    def _default(self, node: Node) -> str:
+        if not node.args:
+            return ""
+        value = node.args[0]
+        if isinstance(value, (list, dict, set)):
+            return f"={self.renderer.object(value, f'{node.name}_default')}"
+        return f"={self.renderer.value(value)}"
 
-    def value(self, value: Any) -> str:
-        """An argument as an expression."""
-        if isinstance(value, Node):
-            return value.name if value.op != "get_attr" or self.state == "self" else self.state_names[value.target]
-        kind = type(value)
-        if value is None or kind in (bool, int, str, bytes) or value is ...:
-            return "..." if value is ... else repr(value)
-        if kind is float:
-            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
-        if kind is tuple:
-            return f"({', '.join(map(self.value, value))}{',' if len(value) == 1 else ''})"
-        if kind is list:
-            return f"[{', '.join(map(self.value, value))}]"
-        if kind is dict:
-            return f"{{{', '.join(f'{self.value(k)}: {self.value(v)}' for k, v in value.items())}}}"
-        if kind is slice:
-            return f"slice({', '.join(map(self.value, (value.start, value.stop, value.step)))})"
-        if kind is torch.dtype:
-            self.globals["torch"] = torch
-            return str(value)
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return f"{self.object(kind, kind.__name__)}({', '.join(map(self.value, value))})"
-        if isinstance(value, enum.Enum):
-            return self.object(value, f"{kind.__name__}_{value.name}")
-        return self.object(
-            value, kind.__name__.lower() if not callable(value) else getattr(value, "__name__", kind.__name__)
-        )
+    # Expressions
 
-    def state_of(self, target: str) -> str:
+    def state_path(self, target: str) -> str:
         """The expression for the state at a dotted path."""
-        if self.state == "arguments":
+        if self.in_arguments:
             return self.state_names[target]
-        parts = target.split(".")
         text = "self"
-        for part in parts:
-            text = (
-                f"{text}.{part}"
-                if part.isidentifier() and not keyword.iskeyword(part)
-                else f"getattr({text}, {part!r})"
-            )
+        for part in target.split("."):
+            if is_plain(part):
+                text = f"{text}.{part}"
+            else:
+                text = f"{self.renderer.function(getattr)}({text}, {part!r})"
         return text
+
+    def expression(self, node: Node) -> str:
+        """What a node computes."""
+        op, args, kwargs, renderer = node.op, node._args, node._kwargs, self.renderer
+        if op == "call_function":
+            if not kwargs:
+                text = self.operation(id(node.target), args)
+                if text is not None:
+                    return text
+            return f"{renderer.function(node.target)}({renderer.arguments(args, kwargs)})"
+        if op == "call_method":
+            if not args:
+                raise GraphError(f"node {node.name!r} calls a method of nothing; expected the object as its first argument")
+            rest = renderer.arguments(args[1:], kwargs)
+            if is_plain(node.target):
+                return f"{renderer.owner(args[0])}.{node.target}({rest})"
+            return f"{renderer.function(getattr)}({renderer.value(args[0])}, {node.target!r})({rest})"
+        if op == "call_module":
+            return f"{self.state_path(node.target)}({renderer.arguments(args, kwargs)})"
+        return self.state_path(node.target)
+
+    def operation(self, function: int, args: tuple[Any, ...]) -> str | None:
+        """A call as an operator, if it is one (by the function's id) and means exactly the same."""
+        renderer = self.renderer
+        if len(args) == 2:
+            left, right = args
+            # Without a node in it, the compiler may warn about an expression, or compute it.
+            sign = INFIX_BY_ID.get(function)
+            if sign is not None:
+                if sign in _IS_SIGNS:
+                    if not all(type(arg) is Node or any(arg is one for one in _SINGLETONS) for arg in args):
+                        return None
+                if type(left) is Node or type(right) is Node:
+                    return f"{renderer.operand(left)} {sign} {renderer.operand(right)}"
+            elif type(left) is Node:
+                if function == _GETITEM:
+                    return f"{renderer.value(left)}[{renderer.index(right)}]"
+                if function == _GETATTR and type(right) is str and is_plain(right):
+                    return f"{renderer.value(left)}.{right}"
+                if function == _CONTAINS:
+                    return f"{renderer.operand(right)} in {renderer.value(left)}"
+        elif len(args) == 1 and type(args[0]) is Node and function in PREFIX_BY_ID:
+            return f"{PREFIX_BY_ID[function]}{renderer.value(args[0])}"
+        return None
 
     # Statements
 
-    def call(self, node: Node) -> str:
-        """The expression that a node computes."""
-        if node.op == "get_attr":
-            return self.state_of(node.target)
-        args, kwargs = node.args, node.kwargs
-        if node.op == "call_function":
-            target = node.target
-            if not kwargs and len(args) == 2:
-                if target in INFIX:
-                    return f"{self.operand(args[0])} {INFIX[target]} {self.operand(args[1])}"
-                if target is operator.getitem:
-                    return f"{self.operand(args[0])}[{self.index(args[1])}]"
-                if (
-                    target is getattr
-                    and isinstance(args[1], str)
-                    and args[1].isidentifier()
-                    and isinstance(args[0], Node)
-                ):
-                    return f"{self.value(args[0])}.{args[1]}"
-            if not kwargs and len(args) == 1 and target in PREFIX:
-                return f"{PREFIX[target]}{self.operand(args[0])}"
-            return f"{self.function(target)}({self.arguments(args, kwargs)})"
-        if node.op == "call_method":
-            owner, *rest = args
-            return f"{self.operand(owner)}.{node.target}({self.arguments(tuple(rest), kwargs)})"
-        return f"{self.state_of(node.target)}({self.arguments(args, kwargs)})"
+    def statements(self, node: Node) -> list[str]:
+        """The statements that execute a node, one a line."""
+        renderer = self.renderer
+        name = renderer.local[node]
+        if node.op == "call_function" and not node._kwargs:
+            args = node._args
+            sign = INPLACE_BY_ID.get(id(node.target))
+            if sign is not None and len(args) == 2 and node.users:
+                return [f"{name} = {renderer.value(args[0])}", f"{name} {sign} {renderer.value(args[1])}"]
+            if id(node.target) == _SETITEM and len(args) == 3 and type(args[0]) is Node and not node.users:
+                return [f"{renderer.value(args[0])}[{renderer.index(args[1])}] = {renderer.value(args[2])}"]
+        text = self.expression(node)
+        return [f"{name} = {text}" if node.users else text]
 
-    def operand(self, value: Any) -> str:
-        text = self.value(value)
-        return f"({text})" if isinstance(value, (int, float, complex)) and not isinstance(value, bool) else text
+    def write(self, name: str) -> None:
+        """Fill lines with the whole function."""
+        lines, local = self.lines, self.renderer.local
+        lines.insert(0, f"def {name}({', '.join(self.parameters)}):")
+        dead_after = last_uses(self.nodes)
+        where: Any = None
+        last = self.nodes[-1] if self.nodes else None
+        for node in self.nodes:
+            if node.op == "placeholder" or (node.op == "get_attr" and self.in_arguments):
+                continue
+            here = node.meta.get("where")
+            if here is not None and here != where:
+                where = here
+                lines.append(_comment(here))
+            if node.op == "output":
+                lines.append(f"    return {self.renderer.value(node._args[0] if node._args else None)}")
+                self.line_to_node[len(lines)] = node
+                continue
+            for statement in self.statements(node):
+                lines.append(f"    {statement}")
+                self.line_to_node[len(lines)] = node
+            dead = dead_after.get(node)
+            if dead is not None and node is not last:
+                if self.in_arguments:
+                    dead = [used for used in dead if used.op != "get_attr"]
+                if dead:
+                    lines[-1] += f"; del {', '.join([local[used] for used in dead])}"
+        if len(lines) == 1 or last is None or last.op != "output":
+            lines.append("    return None")
 
-    def index(self, value: Any) -> str:
-        if type(value) is slice:
-            parts = ["" if part is None else self.value(part) for part in (value.start, value.stop, value.step)]
-            return ":".join(parts if value.step is not None else parts[:2])
-        if type(value) is tuple and value:
-            return ", ".join(map(self.index, value)) + ("," if len(value) == 1 else "")
-        return self.value(value)
 
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        parts = [self.value(a) for a in args]
-        odd = {k: v for k, v in kwargs.items() if not k.isidentifier() or keyword.iskeyword(k)}
-        parts += [f"{k}={self.value(v)}" for k, v in kwargs.items() if k not in odd]
-        if odd:
-            parts.append(f"**{self.value(odd)}")
-        return ", ".join(parts)
+def _executed(graph: Graph) -> Iterator[Node]:
+    """The nodes that are executed: those up to the output."""
+    for node in graph.nodes:
+        yield node
+        if node.op == "output":
+            return
+
+
+def _comment(where: tuple[Any, ...]) -> str:
+    filename, line = where[0], where[1]
+    text = (where[2] if len(where) > 2 else linecache.getline(filename, line)).strip()
+    comment = f"    # {filename.rpartition('/')[2]}:{line}{'  ' if text else ''}{text}"
+    # Some characters end a line for str.splitlines, or for Python, or can't be encoded.
+    return comment if comment.isprintable() else "".join(c if c.isprintable() else " " for c in comment)
 
 
 def generate(graph: Graph, *, state: str = "self", name: str = "forward") -> GeneratedCode:
-    """Python for ``graph``.
+    """Python for ``graph``: a function that does what executing its nodes in order does.
 
-    state: "self" for a method that finds parameters and submodules in ``self``; "arguments" for a function that gets
-    them as arguments, after the placeholders (see `GeneratedCode.state_targets`).
+    state: "self" for a method that finds parameters and submodules in ``self``; "arguments" for a function without
+    ``self`` that gets them as arguments, after the placeholders (see `GeneratedCode.state_targets`), all of them plain
+    positional parameters without defaults. Each value is dropped after its last use. Raises GraphError for what
+    can't be written; `check` says more.
     """
     if state not in ("self", "arguments"):
         raise GraphError(f"state is 'self' or 'arguments', not {state!r}")
     writer = _Writer(graph, state)
-    nodes = list(graph.nodes)
-    targets: list[str] = []
-    if state == "arguments":
-        for node in nodes:
-            if node.op in ("get_attr", "call_module") and node.target not in writer.state_names:
-                writer.state_names[node.target] = writer.names.take(clean(node.target.replace(".", "_")))
-                targets.append(node.target)
-    parameters = ["self"] if state == "self" else []
-    for node in nodes:
-        if node.op == "placeholder":
-            parameters.append(f"{node.name}={writer.value(node.args[0])}" if node.args else node.name)
-    parameters += [writer.state_names[t] for t in targets]
-    lines = [f"def {name}({', '.join(parameters)}):"]
-    line_to_node: dict[int, Node] = {}
-    last_use = _last_uses(nodes)
-    where: Any = None
-    for node in nodes:
-        if node.op == "placeholder" or (node.op == "get_attr" and state == "arguments"):
-            continue
-        here = node.meta.get("where")
-        if here is not None and here != where:
-            where = here
-            text = linecache.getline(here[0], here[1]).strip()
-            lines.append(f"    # {here[0].rpartition('/')[2]}:{here[1]}{'  ' + text if text else ''}")
-        if node.op == "output":
-            lines.append(f"    return {writer.value(node.args[0])}")
-        elif (
-            node.op == "call_function"
-            and node.target in INPLACE
-            and len(node.args) == 2
-            and isinstance(node.args[0], Node)
-        ):
-            lines.append(f"    {node.name} = {writer.value(node.args[0])}")
-            lines.append(f"    {node.name} {INPLACE[node.target]} {writer.value(node.args[1])}")
-        elif node.op == "call_function" and node.target is operator.setitem and len(node.args) == 3 and not node.users:
-            owner, key, item = node.args
-            lines.append(f"    {writer.value(owner)}[{writer.index(key)}] = {writer.value(item)}")
-        else:
-            target = node.name if node.users else "_"
-            lines.append(f"    {target} = {writer.call(node)}" if node.users else f"    {writer.call(node)}")
-        line_to_node[len(lines)] = node
-        dead = last_use.get(node, ())
-        if dead and node.op != "output":
-            lines[-1] += f"; {' = '.join(d.name for d in dead)} = None"
-    return GeneratedCode("\n".join(lines) + "\n", writer.globals, targets, line_to_node)
+    writer.write(clean(name))
+    text = "\n".join(writer.lines) + "\n"
+    return GeneratedCode(
+        text.replace(DOT, "."),
+        writer.renderer.globals,
+        writer.state_targets,
+        writer.line_to_node,
+        text.replace(DOT, "_"),
+    )
 
 
-def _last_uses(nodes: list[Node]) -> dict[Node, list[Node]]:
-    """For each node, those whose values nobody needs after it. Inputs and state belong to the caller."""
-    seen: set[Node] = set()
-    found: dict[Node, list[Node]] = {}
-    for node in reversed(nodes):
-        for used in nodes_in((node.args, node.kwargs)):
-            if used not in seen:
-                seen.add(used)
-                if used.op not in ("get_attr",):
-                    found.setdefault(node, []).append(used)
-    return found
+def compile_function(generated: GeneratedCode, name: str | None = None) -> Callable[..., Any]:
+    """The function of generated code, under another name if one is given.
 
-
-def compile_function(generated: GeneratedCode, name: str = "forward") -> Callable[..., Any]:
-    """The function of generated code. Tracebacks and pdb show its lines as long as it lives."""
+    Tracebacks, pdb and inspect show its source for as long as its code object lives (in the function, a frame or a
+    traceback).
+    """
+    source, bound = generated.source, generated.bound_source or generated.source
+    written = source[len("def ") : source.index("(")]
+    if name is not None and name != written:
+        start = f"def {clean(name)}("
+        source, bound = (start + text[len(written) + len("def (") :] for text in (source, bound))
+        written = clean(name)
     filename = f"<framecap graph {next(_serial)}>"
-    namespace = dict(generated.globals)
-    exec(compile(generated.source, filename, "exec"), namespace)
-    function: Callable[..., Any] = namespace[generated.source[4 : generated.source.index("(")]]
-    register_source(function, filename, generated.source)
+    namespace: dict[str, Any] = {"__name__": "framecap.graph.generated", **generated.globals}
+    # Kept out of its own globals, so that it is freed as soon as nobody has it.
+    made: dict[str, Any] = {}
+    exec(compile(bound, filename, "exec", dont_inherit=True), namespace, made)
+    function: Callable[..., Any] = made[written]
+    _register_source(function.__code__, filename, source)  # type: ignore[attr-defined]
     return function
 
 
-def register_source(owner: Any, filename: str, source: str) -> None:
-    """Let linecache show ``source`` as ``filename`` for as long as ``owner`` lives."""
+def compile_binder(graph: Graph) -> Callable[..., tuple[Any, ...]]:
+    """A function with the parameters of the graph's placeholders that returns their values in order."""
+    writer = _Writer(graph, "self")
+    names = ", ".join(writer.renderer.local[node] for node in writer.nodes if node.op == "placeholder")
+    head = f"def forward({', '.join(writer.parameters[1:])}):"
+    text = "\n".join([head, *writer.lines, f"    return ({names}{',' if names else ''})"]).replace(DOT, "_")
+    return compile_function(GeneratedCode(text, writer.renderer.globals, []))
+
+
+def _register_source(code: CodeType, filename: str, source: str) -> None:
+    """Let linecache show ``source`` as ``filename`` for as long as ``code`` lives."""
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    weakref.finalize(owner, linecache.cache.pop, filename, None).atexit = False
+    weakref.finalize(code, linecache.cache.pop, filename, None).atexit = False

@@ -1,5 +1,5 @@
-"""Errors of framecap.graph."""
+"""The error of framecap.graph."""
 
 
 class GraphError(RuntimeError):
-    """A graph is not well formed, or an edit would make it so; the message names the node."""
+    """A graph isn't well formed, or an edit would make it so. The message names the node and what was expected."""

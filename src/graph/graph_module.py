@@ -3,157 +3,145 @@
 from __future__ import annotations
 
 import copy
+from types import TracebackType
 from typing import Any
 
-import torch
 from torch import nn
 
-from .codegen import compile_function, generate
-from .errors import GraphError
+from .codegen import GeneratedCode, compile_function, generate
 from .graph import Graph
+from .node import Node
+from .printer import readable
+from .state import Root, adopt
+
+_NOT_STATE = ("_graph", "_generated")
 
 
 class GraphModule(nn.Module):
-    """Runs a graph; its state stands in its module hierarchy under the targets that the graph uses.
+    """Runs a graph; what the graph uses stands in its module hierarchy, under the targets of get_attr and call_module.
 
-    root: an nn.Module whose parameters, buffers and submodules are taken over (shared, not copied), or a dict from
-    target to object. Raises GraphError for a target that root doesn't have. Every instance has a class of its own, so
-    that ``forward`` can be generated for it.
+    root: an nn.Module whose parameters, buffers, submodules and attributes are taken over (shared, not copied; only
+    those that the graph uses), or a dict from target to object. graph: becomes the module's own, to be edited through
+    `graph`, with `recompile` afterwards. A target that starts with a name that this class has itself, such as "graph",
+    gets an underscore behind that name. Raises GraphError for a target that root doesn't have.
+
+    Every instance has a class of its own, because forward, as all methods that nn.Module calls, is looked up there.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
-        own = type(cls.__name__, (cls,), {"__module__": cls.__module__, "_base": cls})
-        return super().__new__(own)
+    meta: dict[str, Any]
 
-    def __init__(self, root: nn.Module | dict[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
+    def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
+        return super().__new__(type(cls.__name__, (cls,), {"__module__": cls.__module__, "_base": cls}))
+
+    def __init__(self, root: Root, graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
-        type(self).__name__ = type(self).__qualname__ = class_name
-        self._class_name = class_name
+        self._set_class_name(class_name)
+        self.meta = dict(meta) if isinstance(meta := getattr(root, "meta", None), dict) else {}
         if isinstance(root, nn.Module):
             self.training = root.training
-        for target in dict.fromkeys(n.target for n in graph.nodes if n.op in ("get_attr", "call_module")):
-            _assign(self, target, _find(root, target))
+        nodes = [node for node in graph.nodes if node.op in ("get_attr", "call_module")]
+        root = _keep_own_names(type(self), root, nodes)
+        adopt(self, root, [node.target for node in nodes])
         self.graph = graph
+
+    def _set_class_name(self, name: str) -> None:
+        own = type(self)
+        own.__name__ = own.__qualname__ = self.__dict__["_class_name"] = name
 
     @property
     def graph(self) -> Graph:
         """The graph. Assign to it, or edit it and call `recompile`."""
-        return self._graph
+        graph: Graph = self.__dict__["_graph"]
+        return graph
 
     @graph.setter
     def graph(self, graph: Graph) -> None:
-        object.__setattr__(self, "_graph", graph)
+        self.__dict__["_graph"] = graph
         self.recompile()
+
+    def recompile(self) -> GeneratedCode:
+        """Generate forward anew from the graph."""
+        generated = generate(self.graph)
+        type(self).forward = compile_function(generated)  # type: ignore[method-assign]
+        self.__dict__["_generated"] = generated
+        return generated
 
     @property
     def code(self) -> str:
         """The generated Python of forward."""
-        return self._code
+        source: str = self.__dict__["_generated"].source
+        return source
 
-    def recompile(self) -> None:
-        """Generate forward anew from the graph."""
-        generated = generate(self._graph)
-        object.__setattr__(self, "_code", generated.source)
-        type(self).forward = compile_function(generated)
+    def node_of(self, raised: BaseException | TracebackType | None) -> Node | None:
+        """The node that was executed when an error left this module's code; None if it didn't come from there."""
+        traceback = raised.__traceback__ if isinstance(raised, BaseException) else raised
+        code = type(self).forward.__code__  # type: ignore[attr-defined]
+        found = None
+        while traceback is not None:
+            if traceback.tb_frame.f_code is code:
+                found = self.__dict__["_generated"].line_to_node.get(traceback.tb_lineno)
+            traceback = traceback.tb_next
+        return found
 
-    def print_readable(self) -> str:
-        """Print the module's code, and return it."""
-        text = f"class {self._class_name}(torch.nn.Module):\n" + "".join(
-            f"    {line}\n" for line in self._code.splitlines()
-        )
-        print(text)
+    def print_readable(self, print_output: bool = True) -> str:
+        """The module as a class, as text; printed too, unless told otherwise."""
+        text = readable(self, self.code, self.__dict__["_class_name"])
+        if print_output:
+            print(text)
         return text
 
+    # Copies
+
+    def __copy__(self) -> GraphModule:
+        made = _empty(type(self)._base, self.__dict__["_class_name"])  # type: ignore[attr-defined]
+        state = {key: value for key, value in self.__dict__.items() if key not in _NOT_STATE}
+        # Tables of their own, as if the copy had been made from this module as root.
+        made.__dict__.update({k: v.copy() if isinstance(v, (dict, set)) else v for k, v in state.items()})
+        made.graph = self.graph.copy()
+        return made
+
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
-        state = {k: copy.deepcopy(v, memo) for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
-        return _rebuild(state, copy.deepcopy(self._graph, memo), self._class_name)
+        made = memo[id(self)] = _empty(type(self)._base, self.__dict__["_class_name"])  # type: ignore[attr-defined]
+        for key, value in self.__dict__.items():
+            if key not in _NOT_STATE:
+                made.__dict__[key] = copy.deepcopy(value, memo)
+        made.graph = copy.deepcopy(self.graph, memo)
+        return made
 
     def __reduce__(self) -> Any:
-        state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
-        return _rebuild, (state, _Portable.of(self._graph), self._class_name)
+        state = {key: value for key, value in self.__dict__.items() if key not in _NOT_STATE}
+        return _empty, (type(self)._base, self.__dict__["_class_name"]), {**state, "_graph": self.graph}  # type: ignore[attr-defined]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({key: value for key, value in state.items() if key != "_graph"})
+        self.graph = state["_graph"]
 
 
-class _Portable:
-    """A graph for pickling: nodes as tuples, in order, so that depth doesn't matter."""
-
-    def __init__(self, nodes: list[tuple[Any, ...]]) -> None:
-        self.nodes = nodes
-
-    @staticmethod
-    def of(graph: Graph) -> _Portable:
-        from .node import map_nodes
-
-        nodes = []
-        for node in graph.nodes:
-            args, kwargs = (map_nodes(a, lambda n: _Reference(n.name)) for a in (node.args, node.kwargs))
-            nodes.append((node.op, node.target, args, kwargs, node.name))
-        return _Portable(nodes)
-
-    def restore(self) -> Graph:
-        graph = Graph()
-        known: dict[str, Any] = {}
-        for op, target, args, kwargs, name in self.nodes:
-            known[name] = graph.create_node(op, target, _resolve(args, known), _resolve(kwargs, known), name=name)
-        return graph
-
-
-class _Reference:
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-def _resolve(value: Any, known: dict[str, Any]) -> Any:
-    if isinstance(value, _Reference):
-        return known[value.name]
-    if isinstance(value, tuple):
-        items = [_resolve(v, known) for v in value]
-        return (
-            tuple(items)
-            if type(value) is tuple
-            else type(value)(*items)
-            if hasattr(value, "_fields")
-            else type(value)(items)
-        )
-    if isinstance(value, list):
-        return [_resolve(v, known) for v in value]
-    if isinstance(value, dict):
-        return {k: _resolve(v, known) for k, v in value.items()}
-    if isinstance(value, slice):
-        return slice(*(_resolve(p, known) for p in (value.start, value.stop, value.step)))
-    return value
-
-
-def _rebuild(state: dict[str, Any], graph: Any, class_name: str) -> GraphModule:
-    made = GraphModule.__new__(GraphModule)
+def _empty(base: type[GraphModule], class_name: str) -> GraphModule:
+    """A module without state or graph."""
+    made = base.__new__(base)
     nn.Module.__init__(made)
-    made.__dict__.update(state)
-    type(made).__name__ = type(made).__qualname__ = class_name
-    made.graph = graph.restore() if isinstance(graph, _Portable) else graph
+    made._set_class_name(class_name)
     return made
 
 
-def _find(root: nn.Module | dict[str, Any], target: str) -> Any:
-    if isinstance(root, dict):
-        if target not in root:
-            raise GraphError(f"the graph uses {target!r}, which is not among the {len(root)} given objects")
-        return root[target]
-    owner: Any = root
-    for part in target.split("."):
-        if not hasattr(owner, part):
-            raise GraphError(f"the graph uses {target!r}, but {type(owner).__name__} has no attribute {part!r}")
-        owner = getattr(owner, part)
-    return owner
+def _keep_own_names(cls: type, root: Root, nodes: list[Node]) -> Root:
+    """Give other targets to nodes whose targets can't be attributes of ``cls``; returns the root that has them."""
+    moved: dict[str, str] = {}
+    for node in nodes:
+        first, dot, rest = node.target.partition(".")
+        if first != "training" and hasattr(cls, first):
+            moved[node.target] = f"{first}_{dot}{rest}"
+    if not moved:
+        return root
+    from .state import find
 
-
-def _assign(module: nn.Module, target: str, value: Any) -> None:
-    """Put ``value`` at a dotted path, making plain modules on the way."""
-    *path, last = target.split(".")
-    owner = module
-    for part in path:
-        if not hasattr(owner, part):
-            owner.add_module(part, nn.Module())
-        owner = getattr(owner, part)
-    if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
-        owner.register_buffer(last, value)
-    else:
-        setattr(owner, last, value)
+    by_target = {}
+    for node in nodes:
+        old = node.target
+        node.target = moved.get(old, old)
+        by_target[node.target] = find(root, old)
+    return by_target

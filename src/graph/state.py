@@ -1,0 +1,88 @@
+"""The state a graph uses: objects at dotted paths below a root, and how another module takes them over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from .errors import GraphError
+
+Root = nn.Module | dict[str, Any]
+
+
+def why_not_found(root: Any, target: str) -> tuple[str | None, Any]:
+    """(None, the object at ``target``), or (why there is none, None). root: an object, or a dict with whole targets."""
+    if isinstance(root, dict):
+        if target not in root:
+            return f"the {len(root)} objects given as root have no {target!r}", None
+        return None, root[target]
+    owner: Any = root
+    path = ""
+    for part in target.split("."):
+        try:
+            owner = getattr(owner, part)
+        except AttributeError:
+            return f"{path or 'the root'}, of type {type(owner).__name__}, has no attribute {part!r}", None
+        path = f"{path}.{part}" if path else part
+    return None, owner
+
+
+def find(root: Any, target: str) -> Any:
+    """The object at a dotted path. Raises GraphError."""
+    problem, value = why_not_found(root, target)
+    if problem is not None:
+        raise GraphError(f"the graph uses {target!r}, but {problem}")
+    return value
+
+
+def adopt(module: nn.Module, root: Root, targets: Iterable[str]) -> None:
+    """Make ``module`` have the objects of ``root`` under ``targets``, by reference; nothing of root's is changed.
+
+    Modules on the way to a target become plain ones with the same ``training``. Parameters, buffers (persistent or not)
+    and plain attributes stay what they were; tensors of a dict become buffers. Raises GraphError.
+    """
+    made: set[int] = {id(module)}
+    # Short targets first: a module that is used as a whole brings what lies in it.
+    for target in sorted(dict.fromkeys(targets), key=lambda target: target.count(".")):
+        value = find(root, target)
+        owner, source = module, root
+        *path, last = target.split(".")
+        for depth, part in enumerate(path):
+            source = _child(root, source, path[: depth + 1])
+            if not hasattr(owner, part):
+                if source is not None and not isinstance(source, nn.Module):
+                    # An object that isn't a module is shared: a copy would miss later changes.
+                    _put(owner, part, source, owner=None)
+                else:
+                    container = nn.Module()
+                    container.training = module.training if source is None else source.training
+                    made.add(id(container))
+                    owner.add_module(part, container)
+            owner = getattr(owner, part)
+        if id(owner) in made:
+            _put(owner, last, value, source if isinstance(source, nn.Module) else None)
+        elif isinstance(root, dict) and isinstance(owner, nn.Module) and getattr(owner, last, None) is not value:
+            raise GraphError(f"{target!r} is another object than {last!r} of the {type(owner).__name__} it lies in")
+
+
+def _child(root: Root, source: Any, path: list[str]) -> Any:
+    """What stands in ``root`` on the way to a target; None where a dict has only the target itself."""
+    if isinstance(root, dict):
+        return root.get(".".join(path))
+    return getattr(source, path[-1])
+
+
+def _put(module: nn.Module, name: str, value: Any, owner: nn.Module | None) -> None:
+    """Set an attribute of ``module`` to what it is in ``owner``; without an owner, a tensor becomes a buffer."""
+    if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
+        if owner is None or name in owner._buffers:
+            persistent = owner is None or name not in owner._non_persistent_buffers_set
+            module.register_buffer(name, value, persistent=persistent)
+            return
+    if isinstance(value, nn.Module):
+        module.add_module(name, value)
+    else:
+        setattr(module, name, value)
