@@ -19,7 +19,7 @@ from ..errors import (
     UNSUPPORTED_ATTRIBUTE,
     GraphBreak,
 )
-from ..tracing import metadata
+from ..tracing import metadata, rules
 from ..tracing.region import Input, Op
 from ..values.base import Args, Kwargs, Value
 from ..values.constant import UNKNOWN, Const, constant_of, is_immutable
@@ -500,6 +500,10 @@ def result_value(tx: Region, op: Op) -> Value:
     """The value of an operator's result; its kind by rule or schema where possible, else by fake tensors."""
     if returns_tensor(op):
         return TensorValue(op)
+    parts = rules.part_count(tx, op)
+    if parts is not None:
+        items = [TensorValue(tx.add_op("call_function", operator.getitem, (op, i), scalar=True)) for i in range(parts)]
+        return TensorTuple(op, list(items), tuple)
     pair = _pair_type(op)
     if pair is not None:
         return TensorTuple(

@@ -25,21 +25,24 @@ SAME = frozenset(
         *"relu gelu silu tanh sigmoid exp log sqrt rsqrt sin cos neg abs dropout softmax log_softmax layer_norm rms_norm".split(),
         *"batch_norm group_norm contiguous clone detach to float double half bfloat16 type type_as".split(),
         *"cumsum tril triu roll flip requires_grad_ leaky_relu elu relu6 softplus mish hardtanh invert square floor".split(),
-        *"ceil round logical_not alpha_dropout normalize nan_to_num masked_fill_ add_ sub_ mul_ div_ copy_ fill_".split(),
+        *"ceil round isnan isinf isin logical_not alpha_dropout normalize nan_to_num masked_fill_ add_ sub_ mul_ div_ copy_ fill_".split(),
         *"zero_ clamp_ relu_ pow_ long int bool zeros_like ones_like rand_like randn_like empty_like full_like".split(),
     ]
 )
 """Operators whose result has the shape of their first operand."""
 CASTS = frozenset("to float double half bfloat16 type type_as long int bool zeros_like ones_like full_like argmax".split())
 """Operators whose result may have another dtype than their operands."""
-TRUTHS = frozenset("eq ne lt le gt ge logical_not isnan isinf".split())
+TRUTHS = frozenset("eq ne lt le gt ge logical_not isnan isinf isin all any argmax argmin".split())
 BROADCAST = frozenset(
     [
         *"add sub mul div truediv floordiv pow eq ne lt le gt ge and_ or_ xor maximum minimum where mod fmod".split(),
         *"iadd isub imul itruediv ifloordiv ipow masked_fill clamp".split(),
     ]
 )
-DIVISIONS = frozenset("div truediv itruediv".split())
+MOVES = frozenset("view reshape expand transpose permute unsqueeze flatten cat concat getitem split chunk stack contiguous clone detach".split())
+"""Operators that only move data: whatever the dtype, they keep it. Others promote integers by rules of their own."""
+FACTORIES = frozenset("zeros ones empty full rand randn arange new_zeros new_ones new_full new_empty tensor".split())
+"""Operators whose result takes nothing but its size from their operands."""
 MODULES: dict[type, str] = {
     nn.Linear: "linear",
     nn.Embedding: "embedding",
@@ -303,10 +306,43 @@ def _matmul(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     return None if batch is None else [*batch, first[-2], second[-1]]
 
 
+def _addmm(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    if len(op.args) != 3:
+        return None
+    left, right = of(op.args[1]), of(op.args[2])
+    return None if not left or not right else [*left[:-1], right[-1]]
+
+
+def _filled(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    sizes = op.args[:1] if isinstance(op.args[0], (tuple, list)) or name_of(op) == "full" else op.args
+    return None if "size" in op.kwargs else _sizes(sizes)
+
+
+def _new(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    return _sizes(op.args[1:2] if isinstance(op.args[1], (tuple, list)) else op.args[1:]) if len(op.args) > 1 else None
+
+
+def _tensor(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    data = op.args[0]
+    if isinstance(data, (list, tuple)):
+        return [len(data)] if all(isinstance(item, (int, float, Op)) for item in data) else None
+    return [] if isinstance(data, (int, float)) else None
+
+
+def _range(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    return [op.args[0] if len(op.args) == 1 and isinstance(op.args[0], (int, Op)) else None]
+
+
+def _take_along(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
+    shape: Shape = of(op.args[2]) if len(op.args) > 2 else None
+    return shape
+
+
 def _cat(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     if not isinstance(op.args[0], (tuple, list)) or not op.args[0]:
         return None
     parts = [of(a) for a in op.args[0]]
+    parts = [p for p in parts if p != [0]] or parts  # cat passes over empty tensors of one dimension
     dim = op.args[1] if len(op.args) > 1 else op.kwargs.get("dim", 0)
     if any(p is None for p in parts) or type(dim) is not int or not parts[0] or len({len(p) for p in parts}) != 1:
         return None
@@ -357,6 +393,28 @@ def _split(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     return [None if i == dim % len(first) else s for i, s in enumerate(first)]
 
 
+def part_count(tx: Region, op: Op) -> int | None:
+    """How many tensors split, chunk or unbind gives, if the size of the dimension is fixed."""
+    name = name_of(op)
+    if name not in ("split", "chunk", "unbind") or not op.args or not isinstance(op.args[0], (Op, Input)):
+        return None
+    shape = shape_of(tx, op.args[0])
+    at = 1 if name == "unbind" else 2
+    dim = op.kwargs.get("dim", op.args[at] if len(op.args) > at else 0)
+    if not shape or type(dim) is not int or not -len(shape) <= dim < len(shape):
+        return None
+    size = shape[dim]
+    if name == "unbind":
+        return size if isinstance(size, int) else None
+    part = op.args[1] if len(op.args) > 1 else op.kwargs.get("split_size_or_sections", op.kwargs.get("split_size", op.kwargs.get("chunks")))
+    if isinstance(part, (tuple, list)):
+        return len(part)
+    if type(part) is not int or not isinstance(size, int) or part <= 0 or size <= 0:
+        return None
+    length = part if name == "split" else -(-size // part)
+    return -(-size // length)
+
+
 def _stack(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     if not isinstance(op.args[0], (tuple, list)) or not op.args[0]:
         return None
@@ -371,12 +429,18 @@ _HANDLERS: dict[str, Any] = {
     "permute": _permute,
     "unsqueeze": _unsqueeze,
     "flatten": _flatten,
-    **dict.fromkeys(("sum", "mean", "amax", "amin"), _reduce),
+    **dict.fromkeys(("sum", "mean", "amax", "amin", "all", "any", "argmax", "argmin"), _reduce),
     "linear": _linear,
     "embedding": _embedding,
     "conv": _convolution,
     "attention": _attention,
     **dict.fromkeys(("matmul", "bmm"), _matmul),
+    **dict.fromkeys(("addmm", "baddbmm"), _addmm),
+    **dict.fromkeys(("zeros", "ones", "empty", "full", "rand", "randn"), _filled),
+    **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty"), _new),
+    "arange": _range,
+    "tensor": _tensor,
+    "gather": _take_along,
     **dict.fromkeys(("cat", "concat"), _cat),
     "getitem": _getitem,
     **dict.fromkeys(("split", "chunk"), _split),
@@ -388,12 +452,13 @@ _HANDLERS: dict[str, Any] = {
 
 
 def dtype_of(tx: Region, ref: Any) -> torch.dtype | None:
-    """The dtype of tensor ``ref`` if every operator on the way keeps one floating dtype, else None."""
+    """The dtype of tensor ``ref`` if every operator on the way keeps the one dtype of all inputs, else None."""
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         return None
     found: set[torch.dtype] = set()
     seen: set[int] = set()
     touched: list[Source] = []
+    calculated = False
     stack = [ref]
     while stack:
         item = stack.pop()
@@ -409,9 +474,16 @@ def dtype_of(tx: Region, ref: Any) -> torch.dtype | None:
         if cast is not None:
             found.add(cast)
             continue
-        keeps = name in SAME or name in BROADCAST or name in _HANDLERS
+        if name in FACTORIES and isinstance(item.kwargs.get("dtype"), torch.dtype):
+            found.add(item.kwargs["dtype"])
+            continue
+        keeps = name in SAME or name in BROADCAST or (name in _HANDLERS and name not in FACTORIES)
+        if name == "to" and len(item.args) == 2 and isinstance(item.args[1], torch.device) and not item.kwargs:
+            stack.append(item.args[0])  # moves the tensor, keeps its dtype
+            continue
         if not keeps or name in CASTS or name in TRUTHS or "dtype" in item.kwargs or name == "where":
             return None
+        calculated = calculated or name not in MOVES
         operands = _flat(item.args[: {"attention": 3, "masked_fill": 1}.get(name, len(item.args))])
         if any(isinstance(a, (complex, torch.dtype)) for a in operands):
             return None
@@ -420,7 +492,7 @@ def dtype_of(tx: Region, ref: Any) -> torch.dtype | None:
             if name == "embedding":
                 continue
         stack.extend(a for a in operands if isinstance(a, (Op, Input)))
-    if len(found) != 1 or not next(iter(found)).is_floating_point:
+    if len(found) != 1 or (calculated and not next(iter(found)).is_floating_point):
         return None
     (result,) = found
     for source in touched:
@@ -447,7 +519,12 @@ def device_of(tx: Region, ref: Any) -> torch.device | None:
             continue
         name = name_of(item)
         given = [*item.args, *item.kwargs.values()]
-        if not (name in SAME or name in BROADCAST or name in _HANDLERS) or any(isinstance(a, (str, torch.device)) for a in given):
+        named = [a for a in given if isinstance(a, torch.device)]
+        if (name in FACTORIES or name == "to") and len(named) == 1:
+            found.add(named[0])
+            continue
+        keeps = name in SAME or name in BROADCAST or (name in _HANDLERS and name not in FACTORIES)
+        if not keeps or any(isinstance(a, (str, torch.device)) for a in given):
             return None
         if item.op == "call_module":
             for table in ("_parameters", "_buffers"):
