@@ -39,7 +39,7 @@ from .symbolic.compile import build_graph, compile_backend, compile_epilogue, sp
 from .symbolic.epilogue import Emitter
 from .symbolic.frame import SymbolicFrame, Unread, run_inlined
 from .symbolic.stack import NULL
-from .symbolic.tracer import Namespace, Tracer
+from .symbolic.tracer import BrokenCall, Namespace, Tracer
 from .tracing.region import Input
 from .values.base import Raised, Unmaterialisable, Value
 from .values.constant import Const
@@ -162,7 +162,10 @@ class CaptureTracer(Tracer):
         self.frame = self.outer = None
 
     def note_broken_call(self, key: Any, graph_break: GraphBreak) -> None:
-        self.broken_calls[key] = graph_break.again()  # without its traceback, which would keep the frame's objects
+        known = self.broken_calls.get(key)
+        times = 1 if known is None else known.times + 1
+        # A copy without the traceback, which would keep the frame's objects alive.
+        self.broken_calls[key] = BrokenCall(graph_break.again(), times)
 
 
 def has_finalizer(real: Any) -> bool:
@@ -223,7 +226,7 @@ def capture_frame(
     *,
     forced: set[int],
     dynamic: frozenset[Source],
-    broken_calls: dict[Any, GraphBreak],
+    broken_calls: dict[Any, BrokenCall],
     live: Callable[[int], frozenset[int]] | None = None,
 ) -> Captured | Ended:
     """Interpret the frame from where it stands. ``forced`` (added to) are offsets where a region has to end."""

@@ -19,8 +19,9 @@ from . import hook
 from .bytecode import Rewritten, live_slots, rewrite
 from .capture import Captured, Ended, FrameState, capture_frame
 from .config import MAX_VARIANTS, Config, strict
-from .errors import BackendError, BreakRecord, CaptureError, GraphBreak, InternalError
+from .errors import BackendError, BreakRecord, CaptureError, InternalError
 from .policy import why_skipped
+from .symbolic.tracer import BrokenCall
 
 MAX_EMPTY = 4
 """A point at which so many attempts found no tensor operator goes to sleep for good."""
@@ -73,7 +74,7 @@ class CodeState:
 _states: WeakKeyDictionary[CodeType, tuple[int, CodeState]] = WeakKeyDictionary()
 _codes: list[weakref.ref[CodeType]] = []
 _order: list[CodeState] = []
-_broken_calls: dict[Any, GraphBreak] = {}
+_broken_calls: dict[Any, BrokenCall] = {}
 _warned: set[str] = set()
 
 

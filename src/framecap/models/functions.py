@@ -187,9 +187,14 @@ def _signature(tx: Region, args: Any, kwargs: Any) -> Value:
     skip = 0
     if isinstance(function, MethodValue):
         function, skip = function.function, 1
-    if not isinstance(function, FunctionConst) or kwargs or hasattr(function.value, "__wrapped__"):
+    if not isinstance(function, FunctionConst) or kwargs:
         raise GraphBreak(UNSUPPORTED_VALUE, f"the signature of {function.describe()} is asked for")
     function.pin(tx)
+    inner: Value = function
+    while isinstance(inner, FunctionConst) and "__wrapped__" in inner.value.__dict__:
+        inner = inner.getattr(tx, "__wrapped__")
+        if isinstance(inner, FunctionConst):
+            inner.pin(tx)
     table = DictValue(OrderedDict)
     for name, parameter in list(inspect.signature(function.value).parameters.items())[skip:]:
         table.entries[name] = (Const(name), Opaque(parameter))

@@ -169,6 +169,10 @@ class SymbolicFrame:
             tx.frame = previous
 
 
+MAX_TRIES = 3
+"""A call that broke so often, with no success between, is a break without a try: nested calls then cost linear time."""
+
+
 def run_inlined(tx: Tracer, function: Value, signature: Signature, slots: list[Value | None]) -> Value:
     """Interpret a called function's code to its return; its breaks are the caller's."""
     caller = tx.frame
@@ -177,9 +181,9 @@ def run_inlined(tx: Tracer, function: Value, signature: Signature, slots: list[V
     if caller.depth >= MAX_INLINE_DEPTH:
         raise GraphBreak(TOO_DEEP, f"{signature.name} is called at depth {caller.depth}")
     key = (caller.code, caller.inst.offset, code)
-    cause = tx.broken_calls.get(key)
-    if cause is not None:
-        raise cause.again()
+    broken = tx.broken_calls.get(key)
+    if broken is not None and broken.times >= MAX_TRIES:
+        raise broken.cause.again()
     from ..models.builtins import BUILTINS
 
     frame = SymbolicFrame(tx, code, signature.namespace, BUILTINS, caller)
@@ -202,6 +206,8 @@ def run_inlined(tx: Tracer, function: Value, signature: Signature, slots: list[V
         tx.note_broken_call(key, graph_break)
         raise
     assert result is not None
+    if broken is not None:
+        del tx.broken_calls[key]
     return result
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,6 +54,14 @@ def native_part(function: Any) -> str | None:
     return next((part for part in NATIVE_PARTS if module == part or module.startswith(f"{part}.")), None)
 
 
+@dataclass(slots=True)
+class BrokenCall:
+    """A call whose callee broke: why the last time, and how often in a row."""
+
+    cause: GraphBreak
+    times: int = 1
+
+
 class NoFrame(Exception):
     """A region without a real frame was asked for something of it: a fault of framecap's own."""
 
@@ -99,7 +108,7 @@ class Tracer(Region):
         self.size_ops: dict[Any, Op] = {}
         self.set_variables: dict[int, ContextVarValue] = {}
         self.run_code: Callable[..., Value] = _no_runner
-        self.broken_calls: dict[tuple[Any, int, Any], GraphBreak] = {}
+        self.broken_calls: dict[tuple[Any, int, Any], BrokenCall] = {}
         self.leaf_policy: Callable[[Any], bool | None] | None = None
 
     def is_library(self, code: types.CodeType) -> bool:

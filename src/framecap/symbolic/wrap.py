@@ -262,6 +262,8 @@ def _by_family(kind: type) -> Callable[[Tracer, Any, Source], Value]:
         return _pinned(lambda real, source: EnumMember(kind, real, source))
     if issubclass(kind, torch.Tensor):
         return _subclass_tensor
+    if issubclass(kind, property):
+        return _pinned(PropertyLike)
     if issubclass(kind, types.ModuleType):
         return _pinned(ModuleNamespace)
     if issubclass(kind, nn.Module):

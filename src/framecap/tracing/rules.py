@@ -25,12 +25,13 @@ SAME = frozenset(
         *"relu gelu silu tanh sigmoid exp log sqrt rsqrt sin cos neg abs dropout softmax log_softmax layer_norm rms_norm".split(),
         *"batch_norm group_norm contiguous clone detach to float double half bfloat16 type type_as".split(),
         *"cumsum tril triu roll flip requires_grad_ leaky_relu elu relu6 softplus mish hardtanh invert square floor".split(),
-        *"ceil round isnan isinf isin logical_not alpha_dropout normalize nan_to_num masked_fill_ add_ sub_ mul_ div_ copy_ fill_".split(),
-        *"zero_ clamp_ relu_ pow_ long int bool zeros_like ones_like rand_like randn_like empty_like full_like".split(),
+        *"ceil round isnan isinf isin logical_not alpha_dropout normalize nan_to_num masked_fill_ add_ sub_ mul_".split(),
+        *"div_ copy_ fill_ zero_ clamp_ relu_ pow_ long int bool zeros_like ones_like rand_like".split(),
+        *"randn_like empty_like full_like".split(),
     ]
 )
 """Operators whose result has the shape of their first operand."""
-CASTS = frozenset("to float double half bfloat16 type type_as long int bool zeros_like ones_like full_like argmax".split())
+CASTS = frozenset("to float double half bfloat16 type type_as long int bool zeros_like ones_like full_like".split())
 """Operators whose result may have another dtype than their operands."""
 TRUTHS = frozenset("eq ne lt le gt ge logical_not isnan isinf isin all any argmax argmin".split())
 BROADCAST = frozenset(
@@ -39,7 +40,9 @@ BROADCAST = frozenset(
         *"iadd isub imul itruediv ifloordiv ipow masked_fill clamp".split(),
     ]
 )
-MOVES = frozenset("view reshape expand transpose permute unsqueeze flatten cat concat getitem split chunk stack contiguous clone detach".split())
+MOVES = frozenset("view reshape expand transpose permute unsqueeze flatten cat".split()) | frozenset(
+    "concat getitem split chunk stack contiguous clone detach".split()
+)
 """Operators that only move data: whatever the dtype, they keep it. Others promote integers by rules of their own."""
 FACTORIES = frozenset("zeros ones empty full rand randn arange new_zeros new_ones new_full new_empty tensor".split())
 """Operators whose result takes nothing but its size from their operands."""
@@ -134,20 +137,31 @@ def _rule(tx: Region, op: Op, of: Any) -> Shape:
     return handler(tx, op, first, of) if handler is not None else None
 
 
+def broadcast_size(a: int, b: int) -> int:
+    """The size that two sizes broadcast to, if they do."""
+    return b if a == 1 else a
+
+
 def _broadcast(shapes: list[Shape]) -> Shape:
     if any(s is None for s in shapes):
         return None
     rank = max(len(s) for s in shapes if s is not None)
-    result: list[Any] = [None] * rank
-    full = [s for s in shapes if s is not None and len(s) == rank]
-    others = [s for s in shapes if s]
-    for i in range(rank):
-        sizes = [s[i - rank + len(s)] for s in others if i - rank + len(s) >= 0]
-        fixed = [s for s in sizes if isinstance(s, int) and s != 1]
-        if fixed:
-            result[i] = fixed[0]
-        elif (len(full) == 1 and len(sizes) == 1) or all(_same(s, sizes[0]) for s in sizes):
-            result[i] = sizes[0]
+    return [_broadcast_sizes([s[i - rank + len(s)] for s in shapes if s and i - rank + len(s) >= 0]) for i in range(rank)]
+
+
+def _broadcast_sizes(sizes: list[Any]) -> Any:
+    fixed = [s for s in sizes if isinstance(s, int) and s != 1]
+    if fixed:
+        return fixed[0]
+    open_sizes: list[Any] = []
+    for size in sizes:
+        if size != 1 and not any(_same(size, other) for other in open_sizes):
+            open_sizes.append(size)
+    if not open_sizes:
+        return 1
+    result = open_sizes[0]
+    for size in open_sizes[1:]:
+        result = number(broadcast_size, result, size)
     return result
 
 
@@ -353,6 +367,24 @@ def _cat(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     return [total if i == at else s for i, s in enumerate(parts[0])]
 
 
+def sliced(size: int, start: int | None, stop: int | None, step: int | None) -> int:
+    """How many of ``size`` items a slice takes."""
+    return len(range(size)[start:stop:step])
+
+
+def _slice_size(size: Any, key: slice) -> Any:
+    parts = (key.start, key.stop, key.step)
+    if parts == (None, None, None):
+        return size
+    if size is None or any(not (p is None or type(p) is int or (isinstance(p, (Op, Input)) and _is_number(p))) for p in parts):
+        return None
+    if type(size) is int and all(p is None or type(p) is int for p in parts):
+        return sliced(size, *parts)
+    op = Op("call_function", sliced, (size, *parts), {})
+    op.scalar = True
+    return op
+
+
 def _getitem(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     owner, key = op.args
     if isinstance(owner, Op) and name_of(owner) in ("split", "chunk"):
@@ -377,7 +409,7 @@ def _getitem(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
             result += first[at : at + len(first) - taken]
             at += len(first) - taken
         elif isinstance(k, slice):
-            result.append(first[at] if k == slice(None) else None)
+            result.append(_slice_size(first[at], k))
             at += 1
         else:
             at += 1
@@ -406,7 +438,9 @@ def part_count(tx: Region, op: Op) -> int | None:
     size = shape[dim]
     if name == "unbind":
         return size if isinstance(size, int) else None
-    part = op.args[1] if len(op.args) > 1 else op.kwargs.get("split_size_or_sections", op.kwargs.get("split_size", op.kwargs.get("chunks")))
+    part = op.args[1] if len(op.args) > 1 else next(
+        (op.kwargs[key] for key in ("split_size_or_sections", "split_size", "chunks") if key in op.kwargs), None
+    )
     if isinstance(part, (tuple, list)):
         return len(part)
     if type(part) is not int or not isinstance(size, int) or part <= 0 or size <= 0:

@@ -334,6 +334,13 @@ class PropertyLike(RealCallable):
 
     __slots__ = ()
 
+    def getattr(self, tx: Region, name: str) -> Value:
+        if self.source is not None and isinstance(self.value, property) and name in ("fget", "fset", "fdel"):
+            from framecap.guards import Get
+
+            return tx.wrap(getattr(self.value, name), Get(self.source, name))
+        return super().getattr(tx, name)
+
     def call(self, tx: Region, args: Args, kwargs: Kwargs) -> Value:
         raise GraphBreak(UNKNOWN_CALL, f"{self.describe()} is called")
 
