@@ -342,6 +342,8 @@ def call_tensor_method(tx: Region, tensor: TensorValue, name: str, args: Args, k
         raise GraphBreak(AUTOGRAD, f"Tensor.{name}()")
     if name in NATIVE_METHODS or (name.startswith("_") and not name.startswith("__")):
         raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"Tensor.{name}() changes or shows the tensor object itself")
+    if name == "type" and not args and not kwargs:
+        raise GraphBreak(UNSUPPORTED_ATTRIBUTE, "Tensor.type() gives a string")
     operator_function = _DUNDERS.get(name)
     if operator_function is not None and not kwargs:
         return record(tx, "call_function", operator_function, [tensor, *args], {}, None)

@@ -344,7 +344,9 @@ def _tensor(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
 
 
 def _range(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
-    return [op.args[0] if len(op.args) == 1 and isinstance(op.args[0], (int, Op)) else None]
+    end = op.args[0]
+    whole = type(end) is int or (isinstance(end, Op) and end.target == "size")  # a float end is rounded up
+    return [end if len(op.args) == 1 and whole else None]
 
 
 def _take_along(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
