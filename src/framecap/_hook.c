@@ -17,6 +17,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *config; /* strong, NULL: off */
     int paused;
+    int keep; /* the generator about to be made takes the config along, to be captured wherever it is resumed */
 } ThreadObject;
 
 static PyTypeObject Thread_Type;
@@ -101,6 +102,7 @@ exchange_config(PyObject *config)
         }
         thread->config = NULL;
         thread->paused = 0;
+        thread->keep = 0;
         int failed = PyDict_SetItem(dict, thread_key, (PyObject *)thread);
         Py_DECREF(thread);
         if (failed) {
@@ -210,6 +212,10 @@ set_generator_function(Frame *frame, PyObject *twin)
     Py_XSETREF(func->func_name, Py_XNewRef(old->func_name));
     Py_XSETREF(func->func_qualname, Py_XNewRef(old->func_qualname));
     Py_XSETREF(func->func_doc, (PyObject *)old); /* steals the frame's reference */
+    if (this_thread != NULL && this_thread->keep && this_thread->config != NULL) {
+        /* Nobody sees this function, so its annotations are free to hold the config. */
+        Py_XSETREF(func->func_annotations, Py_NewRef(this_thread->config));
+    }
     frame->f_func = func;
     return 1;
 }
@@ -224,6 +230,13 @@ user_function(Frame *frame)
         return func->func_doc;
     }
     return (PyObject *)func;
+}
+
+/* The config that a generator was made with by an OptimizedFunction, or NULL. Borrowed. */
+static PyObject *
+kept_config(Frame *frame)
+{
+    return user_function(frame) == (PyObject *)frame->f_func ? NULL : frame->f_func->func_annotations;
 }
 
 /* Let the evaluator beneath ours run the frame. New reference, or NULL with an error set. */

@@ -8,8 +8,8 @@ typedef struct {
     PyObject *fn, *config, *dict, *weakrefs;
 } OptimizedObject;
 
-/* Call fn with the thread's config set. New reference, or NULL with fn's error set; the config is restored.
-   */
+/* Call fn with the thread's config set. New reference, or NULL with fn's error set; the config is restored. A
+   generator or coroutine that fn makes takes the config along. */
 static PyObject *
 optimized_call(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -19,7 +19,10 @@ optimized_call(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *kwn
         return NULL;
     }
     PyObject *fn = Py_NewRef(self->fn);
+    int kept = this_thread->keep;
+    this_thread->keep = PyFunction_Check(fn) && (((PyCodeObject *)PyFunction_GET_CODE(fn))->co_flags & ANY_GENERATOR);
     PyObject *result = PyObject_Vectorcall(fn, args, nargsf, kwnames);
+    this_thread->keep = kept;
     Py_DECREF(fn);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);

@@ -436,17 +436,30 @@ point_invert(PyObject *op)
 {
     PointObject *self = (PointObject *)op;
     ThreadObject *thread = this_thread;
-    if (thread == NULL || thread->config == NULL || thread->paused) {
+    if (thread == NULL || thread->paused) {
         Py_RETURN_NONE;
     }
     PyThreadState *tstate = PyThreadState_Get();
     Frame *frame = current_frame(tstate);
+    PyObject *kept = NULL; /* stands in for the thread's config while the point runs; no frame is evaluated under it */
+    if (thread->config == NULL) {
+        kept = frame != NULL && frame->f_code == point_twin(self) ? kept_config(frame) : NULL;
+        if (kept == NULL) {
+            Py_RETURN_NONE;
+        }
+    }
     if (is_traced(tstate) || frame == NULL || frame->f_code != point_twin(self)
         || running_unit(frame) != self->invert_unit) {
         Py_RETURN_NONE;
     }
     thread->paused++;
+    if (kept != NULL) {
+        thread->config = Py_NewRef(kept);
+    }
     PyObject *answer = run_point(self, thread, frame);
+    if (kept != NULL && thread->config == kept) {
+        Py_CLEAR(thread->config);
+    }
     thread->paused--;
     return answer;
 }

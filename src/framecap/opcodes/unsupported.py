@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..symbolic.handlers import REASONS
+
 UNSUPPORTED: dict[str, str] = {
     "ASYNC_GEN_WRAP": "asynchronous generators run natively between their awaits",
     "BEFORE_ASYNC_WITH": "async with awaits, which gives up control",
@@ -17,3 +19,5 @@ UNSUPPORTED: dict[str, str] = {
     "PRINT_EXPR": "occurs only at the interactive prompt",
     "SETUP_ANNOTATIONS": "occurs only in module and class bodies with annotations, and writes to the namespace",
 }
+
+REASONS.update(UNSUPPORTED)

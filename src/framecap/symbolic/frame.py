@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ..bytecode.instruction import Instruction
 from ..bytecode.program import Program, program_of
 from ..config import MAX_INLINE_DEPTH
-from ..errors import TOO_DEEP, UNSUPPORTED_OPCODE, GraphBreak, Place
+from ..errors import GENERATOR, TOO_DEEP, UNSUPPORTED_OPCODE, GraphBreak, Place
 from ..values.base import Raised, Value
 from ..values.exception import ExceptionValue
 from ..values.function import CellValue
-from .handlers import HANDLERS
+from .handlers import HANDLERS, REASONS
 
 if TYPE_CHECKING:
     from .arguments import Signature
@@ -129,7 +129,9 @@ class SymbolicFrame:
         self.tx.count_step()
         handler = HANDLERS.get(inst.opname)
         if handler is None:
-            raise GraphBreak(UNSUPPORTED_OPCODE, f"{inst.opname} isn't interpreted")
+            reason = REASONS.get(inst.opname, "it has no handler")
+            kind = GENERATOR if "gives up control" in reason else UNSUPPORTED_OPCODE
+            raise GraphBreak(kind, f"{inst.opname} runs natively: {reason}")
         try:
             handler(self, inst)
         except Raised as raised:
@@ -196,7 +198,7 @@ def run_inlined(tx: Tracer, function: Value, signature: Signature, slots: list[V
         from ..values.generator import GeneratorValue
 
         if not frame.program.is_plain_generator:
-            raise GraphBreak(UNSUPPORTED_OPCODE, f"{signature.name} is a coroutine or asynchronous generator")
+            raise GraphBreak(GENERATOR, f"{signature.name} is a coroutine or asynchronous generator")
         return GeneratorValue(frame, tx.outer.offset if tx.outer is not None else None)
     try:
         result = frame.run()

@@ -8,6 +8,8 @@ from typing import Any
 
 Handler = Callable[[Any, Any], None]
 HANDLERS: dict[str, Handler] = {}
+REASONS: dict[str, str] = {}
+"""Why an opcode without a handler has none; filled by opcodes/unsupported.py."""
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
