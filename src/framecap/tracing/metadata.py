@@ -7,6 +7,7 @@ else is computed with torch's FakeTensorMode, guarded by the metadata of every i
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -257,7 +258,7 @@ def _run_fake(tx: Region, op: Op) -> tuple[Any]:
     kwargs = map_leaves(op.kwargs, resolve)
     grad = torch.is_grad_enabled() if op.grad_mode is None else op.grad_mode
     try:
-        with fake_mode(), torch.set_grad_enabled(grad):
+        with unobserved(), fake_mode(), torch.set_grad_enabled(grad):
             if op.op == "call_function":
                 return (op.target(*args, **kwargs),)
             if op.op == "call_method":
@@ -304,9 +305,18 @@ def is_plain(value: Any) -> bool:
     return type(value) in (int, float, str, bool, type(None))
 
 
+def unobserved() -> Any:
+    """A context in which dispatch modes of the program don't see what is computed for framecap itself."""
+    if torch._C._len_torch_dispatch_stack() == 0:
+        return nullcontext()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
 def _to_fake(tensor: torch.Tensor) -> Any:
     try:
-        with torch.no_grad():
+        with unobserved(), torch.no_grad():
             return fake_mode().from_tensor(tensor.detach(), static_shapes=True).requires_grad_(tensor.requires_grad)
     except Exception as error:
         raise GraphBreak(METADATA, f"the tensor has no fake counterpart ({type(error).__name__}: {error})") from None
