@@ -31,9 +31,12 @@ class BuiltGraph:
 
 
 def live_ops(region: Region, outputs: list[Op]) -> list[Op]:
-    """Operators that are needed for ``outputs`` or have an effect, in order."""
+    """All operators on tensors, in order, and of those on numbers what is needed.
+
+    An operator whose result nobody uses may still raise, or be seen by a dispatch mode, so it stays.
+    """
     needed: set[int] = set()
-    stack: list[Op] = [*outputs, *(op for op in region.ops if op.keep)]
+    stack: list[Op] = [*outputs, *(op for op in region.ops if op.keep or not op.scalar)]
     while stack:
         op = stack.pop()
         if id(op) in needed:
