@@ -39,7 +39,7 @@ def test_dispatch_modes_see_the_same_operators() -> None:
     optimized = framecap.optimize(fn)
     assert seen(optimized) == seen(fn)  # while it is captured, too
     assert seen(optimized) == seen(fn)
-    assert collect_report().totals.operators == 7
+    assert collect_report().totals.operators == 6
 
 
 def test_an_unused_operator_still_raises() -> None:
