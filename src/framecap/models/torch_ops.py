@@ -504,6 +504,8 @@ def result_value(tx: Region, op: Op) -> Value:
         return TensorValue(op)
     parts = rules.part_count(tx, op)
     if parts is not None:
+        if not isinstance(parts, int):
+            parts = NumberValue(tx.adopt(parts), int).concrete(tx)
         items = [TensorValue(tx.add_op("call_function", operator.getitem, (op, i), scalar=True)) for i in range(parts)]
         return TensorTuple(op, list(items), tuple)
     pair = _pair_type(op)

@@ -427,8 +427,8 @@ def _split(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     return [None if i == dim % len(first) else s for i, s in enumerate(first)]
 
 
-def part_count(tx: Region, op: Op) -> int | None:
-    """How many tensors split, chunk or unbind gives, if the size of the dimension is fixed."""
+def part_count(tx: Region, op: Op) -> Any:
+    """How many tensors split, chunk or unbind gives: an int, a number operator, or None if no rule says."""
     name = name_of(op)
     if name not in ("split", "chunk", "unbind") or not op.args or not isinstance(op.args[0], (Op, Input)):
         return None
@@ -439,16 +439,24 @@ def part_count(tx: Region, op: Op) -> int | None:
         return None
     size = shape[dim]
     if name == "unbind":
-        return size if isinstance(size, int) else None
-    part = op.args[1] if len(op.args) > 1 else next(
-        (op.kwargs[key] for key in ("split_size_or_sections", "split_size", "chunks") if key in op.kwargs), None
-    )
+        return size
+    names = ("split_size_or_sections", "split_size", "chunks")
+    part = op.args[1] if len(op.args) > 1 else next((op.kwargs[key] for key in names if key in op.kwargs), None)
     if isinstance(part, (tuple, list)):
         return len(part)
-    if type(part) is not int or not isinstance(size, int) or part <= 0 or size <= 0:
+    if type(part) is not int or part <= 0:
         return None
-    length = part if name == "split" else -(-size // part)
-    return -(-size // length)
+    return number(split_count if name == "split" else chunk_count, size, part)
+
+
+def split_count(size: int, length: int) -> int:
+    """Number of parts of at most ``length`` that torch.split gives."""
+    return max(-(-size // length), 1)
+
+
+def chunk_count(size: int, chunks: int) -> int:
+    """Number of parts that torch.chunk gives, which may be fewer than asked for."""
+    return chunks if size == 0 else -(-size // -(-size // chunks))
 
 
 def _stack(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
