@@ -42,6 +42,8 @@ NUMERIC = (int, float, bool, complex)
 
 def binary(tx: Region, op: Any, left: Value, right: Value) -> Value:
     """``op(left, right)``, ``op`` from the operator module."""
+    if _has_operators(left) or (isinstance(left, TensorValue) and _has_operators(right)):
+        return _user_binary(tx, op, left, right)
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         return _tensor_binary(tx, op, left, right)
     plain = INPLACE.get(op, op)
@@ -66,6 +68,11 @@ def binary(tx: Region, op: Any, left: Value, right: Value) -> Value:
     if a is not UNKNOWN and b is not UNKNOWN:
         return from_real(real_call(plain, a, b))
     raise GraphBreak(UNSUPPORTED_VALUE, f"{left.describe()} {plain.__name__} {right.describe()} isn't modelled")
+
+
+def _has_operators(value: Value) -> bool:
+    """Whether an object's class decides what operators do, also with a tensor."""
+    return type(value) is InstanceValue and not hasattr(value.cls, "__torch_function__")
 
 
 def _tensor_binary(tx: Region, op: Any, left: Value, right: Value) -> Value:
@@ -260,6 +267,18 @@ def identical(tx: Region, a: Value, b: Value) -> bool:
     raise GraphBreak(UNSUPPORTED_VALUE, f"whether {a.describe()} is {b.describe()} isn't known")
 
 
+def matches(tx: Region, a: Value, b: Value) -> bool:
+    """``a is b or a == b``, as containers compare their items."""
+    if isinstance(a, NumberValue) or isinstance(b, NumberValue):
+        if float not in (a.python_type(), b.python_type()):
+            return equal_truth(tx, a, b)  # for whole numbers being the same object adds nothing
+        real = constant_of(tx, a)
+        if real != real:
+            raise GraphBreak(UNSUPPORTED_VALUE, "whether two NaNs are one object is asked for")
+        return equal_truth(tx, a, b)
+    return identical(tx, a, b) or equal_truth(tx, a, b)
+
+
 def _outside_identity(tx: Region, a: Value, b: Value) -> bool:
     from framecap.guards import DistinctGuard, SameGuard
 
@@ -292,7 +311,7 @@ def equal_truth(tx: Region, a: Value, b: Value) -> bool:
     if isinstance(a, (ListValue, TupleValue)) and isinstance(b, (ListValue, TupleValue)):
         if isinstance(a, ListValue) is not isinstance(b, ListValue) or len(a.items) != len(b.items):
             return False
-        return all(identical(tx, p, q) or equal_truth(tx, p, q) for p, q in zip(a.items, b.items, strict=True))
+        return all(matches(tx, p, q) for p, q in zip(a.items, b.items, strict=True))
     if isinstance(a, DictValue) and isinstance(b, DictValue):
         if set(a.entries) != set(b.entries):
             return False

@@ -202,6 +202,10 @@ class Tracer(Region):
         """``bool(a == b)``."""
         return operators.equal_truth(self, a, b)
 
+    def matches(self, a: Value, b: Value) -> bool:
+        """``a is b or a == b``, as containers compare their items."""
+        return operators.matches(self, a, b)
+
     def binary(self, operator: Any, a: Value, b: Value) -> Value:
         """``operator(a, b)``."""
         return operators.binary(self, operator, a, b)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from .function import BuiltinValue, ClassValue, FunctionConst, PropertyLike
 from .mapping import DictValue, pairs_of
 from .marks import DELETED
 from .method import BuiltinMethod, MethodValue
-from .sequence import ListValue
+from .sequence import ListValue, TupleValue
 
 if TYPE_CHECKING:
     from framecap.guards import Source
@@ -32,6 +32,8 @@ HEAP_TYPE = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: classes without it can't be changed, so what is found on them needs no guard."""
 SLOT = types.MemberDescriptorType
 GETSET = types.GetSetDescriptorType
+FIELD = type(namedtuple("Sample", "field").field)  # type: ignore[attr-defined]
+"""The descriptor of a named tuple's field; its __reduce__ tells the position."""
 
 
 def class_lookup(tx: Region, cls: type, name: str) -> tuple[Any, Source | None]:
@@ -117,6 +119,9 @@ def generic_getattr(tx: Region, owner: Value, cls: type, name: str, read: Read, 
                 raise attribute_error(cls, name)
             return slot
         return owner_special(tx, owner, cls, name)
+    if kind is FIELD and isinstance(owner, TupleValue):
+        pin(tx, cls, found, source)
+        return owner.items[found.__reduce__()[1][0]]
     if found is not MISSING and start is None and is_data_descriptor(found):
         getter, _ = class_lookup(tx, type(found), "__get__")
         pin(tx, cls, found, source)

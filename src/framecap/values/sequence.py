@@ -48,7 +48,7 @@ class _Sequence(Value):
         return len(self.items)
 
     def contains(self, tx: Region, item: Value) -> bool:
-        return any(tx.identical(item, other) or tx.equal(item, other) for other in list(self.items))
+        return any(tx.matches(item, other) for other in list(self.items))
 
     def iterate(self, tx: Region) -> Value:
         from .iterator import SequenceIterator
@@ -103,7 +103,7 @@ class TupleValue(_Sequence):
         return None
 
     def _search(self, tx: Region, name: str, args: Args, kwargs: Kwargs) -> Value:
-        hits = [i for i, v in enumerate(self.items) if tx.identical(v, args[0]) or tx.equal(v, args[0])]
+        hits = [i for i, v in enumerate(self.items) if tx.matches(v, args[0])]
         if name == "count":
             return Const(len(hits))
         if not hits:
@@ -332,7 +332,7 @@ def _copy(lst: ListValue, tx: Region, name: str, args: Args, kwargs: Kwargs) -> 
 def _find(lst: ListValue, tx: Region, name: str, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
         lst.refuse("index() with a range")
-    hits = [i for i, v in enumerate(lst.items) if tx.identical(v, args[0]) or tx.equal(v, args[0])]
+    hits = [i for i, v in enumerate(lst.items) if tx.matches(v, args[0])]
     if name == "count":
         return Const(len(hits))
     if not hits:
