@@ -17,6 +17,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *config; /* strong, NULL: off */
     int paused;
+    int running; /* regions that run now, one inside another */
     int keep; /* the generator about to be made takes the config along, to be captured wherever it is resumed */
 } ThreadObject;
 
@@ -102,6 +103,7 @@ exchange_config(PyObject *config)
         }
         thread->config = NULL;
         thread->paused = 0;
+        thread->running = 0;
         thread->keep = 0;
         int failed = PyDict_SetItem(dict, thread_key, (PyObject *)thread);
         Py_DECREF(thread);
@@ -380,10 +382,18 @@ code_state(PyObject *Py_UNUSED(module), PyObject *code)
     return Py_NewRef(extra == NULL ? Py_None : extra == &never ? Py_False : (PyObject *)extra);
 }
 
+/* in_region() -> bool: whether this thread is inside the code of a captured region. New reference. */
+static PyObject *
+in_region(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
+{
+    return PyBool_FromLong(this_thread != NULL && this_thread->running > 0);
+}
+
 static PyMethodDef module_methods[] = {
     {"set_callbacks", (PyCFunction)(void (*)(void))set_callbacks, METH_VARARGS | METH_KEYWORDS, NULL},
     {"set_thread_config", set_thread_config, METH_O, NULL},
     {"get_thread_config", get_thread_config, METH_NOARGS, NULL},
+    {"in_region", in_region, METH_NOARGS, NULL},
     {"forget", forget, METH_O, NULL},
     {"code_state", code_state, METH_O, NULL},
     {NULL, NULL, 0, NULL},

@@ -336,7 +336,9 @@ try_variant(PointObject *self, ThreadObject *thread, Frame *frame, VariantObject
     if (matched <= 0) {
         return matched;
     }
+    thread->running++;
     PyObject *result = PyObject_Vectorcall(variant->run, outs, (size_t)n | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    thread->running--;
     drop_all(outs, n);
     if (outs != local + 1) {
         PyMem_Free(outs - 1);

@@ -31,6 +31,7 @@ from framecap._hook import (
     code_state,
     forget,
     get_thread_config,
+    in_region,
     set_callbacks,
     set_thread_config,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "code_state",
     "forget",
     "get_thread_config",
+    "in_region",
     "set_callbacks",
     "set_thread_config",
     "thread_config",
