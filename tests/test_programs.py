@@ -468,7 +468,7 @@ def shadowed_and_deleted_names(x):
     y = None
     try:
         del y
-        y
+        y  # noqa: F821
     except UnboundLocalError as error:
         z = type(error).__name__
     return x, z

@@ -1,4 +1,9 @@
-"""The graph IR: six operations, a code generator, and passes. Knows nothing of bytecode, frames or guards."""
+"""The graph IR: six operations, a code generator, and passes. Knows nothing of bytecode, frames or guards.
+
+``to_fx`` and ``from_fx`` come from `framecap.graph.interop`, which is imported at their first use.
+"""
+
+from typing import TYPE_CHECKING
 
 from .check import check
 from .codegen import GeneratedCode, compile_function, generate
@@ -7,6 +12,10 @@ from .graph import Graph
 from .graph_module import GraphModule
 from .interpreter import Interpreter, Transformer
 from .node import Node
+from .printer import table
+
+if TYPE_CHECKING:
+    from .interop import from_fx, to_fx
 
 __all__ = [
     "GeneratedCode",
@@ -20,12 +29,12 @@ __all__ = [
     "compile_function",
     "from_fx",
     "generate",
+    "table",
     "to_fx",
 ]
 
 
 def __getattr__(name: str) -> object:
-    # torch.fx takes long to import, and few programs need it.
     if name in ("to_fx", "from_fx"):
         from . import interop
 

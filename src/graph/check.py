@@ -110,7 +110,9 @@ def _check_arguments(node: Node, seen: set[Node]) -> None:
         if used not in used_now:
             _fail(node, f"lost its argument {used.name!r} by a change in place; expected args to be assigned")
     for user in node.users:
-        if node not in user._inputs or user._erased or user.graph is not node.graph:
+        if user._erased or user.graph is not node.graph:
+            _fail(node, f"counts {user.name!r} among its users, which isn't in this graph")
+        if node not in user._inputs:
             _fail(node, f"counts {user.name!r} among its users, which doesn't use it")
 
 

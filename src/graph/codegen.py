@@ -47,7 +47,7 @@ class GeneratedCode:
 class _Writer:
     """Writes the statements of one graph."""
 
-    def __init__(self, graph: Graph, state: str) -> None:
+    def __init__(self, graph: Graph, state: str, name: str = "forward") -> None:
         self.nodes = list(_executed(graph))
         self.in_arguments = state == "arguments"
         self.renderer = Renderer()
@@ -56,7 +56,10 @@ class _Writer:
         self.state_targets: list[str] = []
         self.lines: list[str] = []
         self.line_to_node: dict[int, Node] = {}
+        self.name = clean(name)
         self._name_locals()
+        if self.name not in self.renderer.names:
+            self.renderer.names.claim(self.name)
         self._name_parameters()
 
     def _name_locals(self) -> None:
@@ -140,7 +143,7 @@ class _Writer:
             return f"{renderer.function(node.target)}({renderer.arguments(args, kwargs)})"
         if op == "call_method":
             if not args:
-                raise GraphError(f"node {node.name!r} calls a method of nothing; expected the object as its first argument")
+                raise GraphError(f"node {node.name!r} calls a method of nothing; expected the object as argument")
             rest = renderer.arguments(args[1:], kwargs)
             if is_plain(node.target):
                 return f"{renderer.owner(args[0])}.{node.target}({rest})"
@@ -157,9 +160,9 @@ class _Writer:
             # Without a node in it, the compiler may warn about an expression, or compute it.
             sign = INFIX_BY_ID.get(function)
             if sign is not None:
-                if sign in _IS_SIGNS:
-                    if not all(type(arg) is Node or any(arg is one for one in _SINGLETONS) for arg in args):
-                        return None
+                # "is" with a literal gets a warning, and small values may be one object or two.
+                if sign in _IS_SIGNS and not all(type(a) is Node or any(a is s for s in _SINGLETONS) for a in args):
+                    return None
                 if type(left) is Node or type(right) is Node:
                     return f"{renderer.operand(left)} {sign} {renderer.operand(right)}"
             elif type(left) is Node:
@@ -189,10 +192,10 @@ class _Writer:
         text = self.expression(node)
         return [f"{name} = {text}" if node.users else text]
 
-    def write(self, name: str) -> None:
+    def write(self) -> None:
         """Fill lines with the whole function."""
         lines, local = self.lines, self.renderer.local
-        lines.insert(0, f"def {name}({', '.join(self.parameters)}):")
+        lines.insert(0, f"def {self.name}({', '.join(self.parameters)}):")
         dead_after = last_uses(self.nodes)
         where: Any = None
         last = self.nodes[-1] if self.nodes else None
@@ -246,8 +249,8 @@ def generate(graph: Graph, *, state: str = "self", name: str = "forward") -> Gen
     """
     if state not in ("self", "arguments"):
         raise GraphError(f"state is 'self' or 'arguments', not {state!r}")
-    writer = _Writer(graph, state)
-    writer.write(clean(name))
+    writer = _Writer(graph, state, name)
+    writer.write()
     text = "\n".join(writer.lines) + "\n"
     return GeneratedCode(
         text.replace(DOT, "."),
@@ -276,7 +279,7 @@ def compile_function(generated: GeneratedCode, name: str | None = None) -> Calla
     made: dict[str, Any] = {}
     exec(compile(bound, filename, "exec", dont_inherit=True), namespace, made)
     function: Callable[..., Any] = made[written]
-    _register_source(function.__code__, filename, source)  # type: ignore[attr-defined]
+    _register_source(function.__code__, filename, source)
     return function
 
 

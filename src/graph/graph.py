@@ -175,12 +175,10 @@ class Graph:
 
     def find_nodes(self, *, op: str | None = None, target: Any = None) -> list[Node]:
         """Nodes with this op and this target (functions compared by identity), each if given, in order."""
-        return [
-            node
-            for node in self.nodes
-            if (op is None or node.op == op)
-            and (target is None or node.target is target or isinstance(target, str) and node.target == target)
-        ]
+        found = [node for node in self.nodes if op is None or node.op == op]
+        if isinstance(target, str):
+            return [node for node in found if isinstance(node.target, str) and node.target == target]
+        return found if target is None else [node for node in found if node.target is target]
 
     # Copies
 

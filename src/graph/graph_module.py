@@ -12,9 +12,10 @@ from .codegen import GeneratedCode, compile_function, generate
 from .graph import Graph
 from .node import Node
 from .printer import readable
-from .state import Root, adopt
+from .state import Root, adopt, find
 
 _NOT_STATE = ("_graph", "_generated")
+_OWN_ATTRIBUTES = frozenset([*vars(nn.Module()), *_NOT_STATE, "_class_name", "meta"])
 
 
 class GraphModule(nn.Module):
@@ -22,16 +23,19 @@ class GraphModule(nn.Module):
 
     root: an nn.Module whose parameters, buffers, submodules and attributes are taken over (shared, not copied; only
     those that the graph uses), or a dict from target to object. graph: becomes the module's own, to be edited through
-    `graph`, with `recompile` afterwards. A target that starts with a name that this class has itself, such as "graph",
-    gets an underscore behind that name. Raises GraphError for a target that root doesn't have.
+    `graph`, with `recompile` afterwards. A target with a name in it that modules have themselves, such as "graph" or
+    "type", gets an underscore behind that name. Raises GraphError for a target that root doesn't have.
 
     Every instance has a class of its own, because forward, as all methods that nn.Module calls, is looked up there.
     """
 
     meta: dict[str, Any]
+    _class_name: str
+    _base: type[GraphModule]  # the class that the instance's own one was made from
 
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
-        return super().__new__(type(cls.__name__, (cls,), {"__module__": cls.__module__, "_base": cls}))
+        base = cls.__dict__.get("_base", cls)  # cls is an instance's own class if it was got by type(module)
+        return super().__new__(type(base.__name__, (cls,), {"__module__": base.__module__, "_base": base}))
 
     def __init__(self, root: Root, graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
@@ -46,7 +50,7 @@ class GraphModule(nn.Module):
 
     def _set_class_name(self, name: str) -> None:
         own = type(self)
-        own.__name__ = own.__qualname__ = self.__dict__["_class_name"] = name
+        own.__name__ = own.__qualname__ = self._class_name = name
 
     @property
     def graph(self) -> Graph:
@@ -62,7 +66,7 @@ class GraphModule(nn.Module):
     def recompile(self) -> GeneratedCode:
         """Generate forward anew from the graph."""
         generated = generate(self.graph)
-        type(self).forward = compile_function(generated)  # type: ignore[method-assign]
+        type(self).forward = compile_function(generated)
         self.__dict__["_generated"] = generated
         return generated
 
@@ -75,7 +79,7 @@ class GraphModule(nn.Module):
     def node_of(self, raised: BaseException | TracebackType | None) -> Node | None:
         """The node that was executed when an error left this module's code; None if it didn't come from there."""
         traceback = raised.__traceback__ if isinstance(raised, BaseException) else raised
-        code = type(self).forward.__code__  # type: ignore[attr-defined]
+        code = type(self).forward.__code__
         found = None
         while traceback is not None:
             if traceback.tb_frame.f_code is code:
@@ -85,7 +89,7 @@ class GraphModule(nn.Module):
 
     def print_readable(self, print_output: bool = True) -> str:
         """The module as a class, as text; printed too, unless told otherwise."""
-        text = readable(self, self.code, self.__dict__["_class_name"])
+        text = readable(self, self.code, self._class_name)
         if print_output:
             print(text)
         return text
@@ -93,7 +97,7 @@ class GraphModule(nn.Module):
     # Copies
 
     def __copy__(self) -> GraphModule:
-        made = _empty(type(self)._base, self.__dict__["_class_name"])  # type: ignore[attr-defined]
+        made = _empty(type(self)._base, self._class_name)
         state = {key: value for key, value in self.__dict__.items() if key not in _NOT_STATE}
         # Tables of their own, as if the copy had been made from this module as root.
         made.__dict__.update({k: v.copy() if isinstance(v, (dict, set)) else v for k, v in state.items()})
@@ -101,7 +105,7 @@ class GraphModule(nn.Module):
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
-        made = memo[id(self)] = _empty(type(self)._base, self.__dict__["_class_name"])  # type: ignore[attr-defined]
+        made = memo[id(self)] = _empty(type(self)._base, self._class_name)
         for key, value in self.__dict__.items():
             if key not in _NOT_STATE:
                 made.__dict__[key] = copy.deepcopy(value, memo)
@@ -110,7 +114,7 @@ class GraphModule(nn.Module):
 
     def __reduce__(self) -> Any:
         state = {key: value for key, value in self.__dict__.items() if key not in _NOT_STATE}
-        return _empty, (type(self)._base, self.__dict__["_class_name"]), {**state, "_graph": self.graph}  # type: ignore[attr-defined]
+        return _empty, (type(self)._base, self._class_name), {**state, "_graph": self.graph}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__reduce__()
@@ -129,19 +133,21 @@ def _empty(base: type[GraphModule], class_name: str) -> GraphModule:
 
 
 def _keep_own_names(cls: type, root: Root, nodes: list[Node]) -> Root:
-    """Give other targets to nodes whose targets can't be attributes of ``cls``; returns the root that has them."""
-    moved: dict[str, str] = {}
+    """Give other targets to nodes whose targets can't be attributes of modules; returns the root that has them."""
+    by_target: dict[str, Any] = {}
+    renamed = False
+    targets = []
     for node in nodes:
-        first, dot, rest = node.target.partition(".")
-        if first != "training" and hasattr(cls, first):
-            moved[node.target] = f"{first}_{dot}{rest}"
-    if not moved:
+        parts = node.target.split(".")
+        for i, part in enumerate(parts):
+            if part == "training" and isinstance(find(root, node.target), bool):
+                continue
+            if hasattr(cls if i == 0 else nn.Module, part) or part in _OWN_ATTRIBUTES:
+                parts[i], renamed = f"{part}_", True
+        targets.append(".".join(parts))
+    if not renamed:
         return root
-    from .state import find
-
-    by_target = {}
-    for node in nodes:
-        old = node.target
-        node.target = moved.get(old, old)
-        by_target[node.target] = find(root, old)
+    for node, target in zip(nodes, targets, strict=True):
+        by_target[target] = find(root, node.target)
+        node.target = target
     return by_target

@@ -16,23 +16,25 @@ RESERVED = KEYWORDS | frozenset(dir(builtins)) | {"self", "math", "operator", "t
 RESERVED |= {"NoneType", "device", "fx_pytree", "inf", "nan", "pytree"}
 
 _OUTSIDE = re.compile(r"[^0-9a-zA-Z_]+")
-_NUMBERED = re.compile(r"(.+)_(0|[1-9][0-9]{0,8})$")
+_NUMBERED = re.compile(r"(.+)_[1-9][0-9]*$")
 _LONGEST = 80
+_SHORT_SEARCH = 8
 
 
 class Names:
     """Hands out identifiers: the hint if it is free, else the hint with a number behind it.
 
-    Only ASCII: CPython normalises other identifiers (PEP 3131), so that two different names could become one.
-    `take`, `claim` and `release` cost the same however many names there are. Numbers count up; a number is handed
-    out again only if its name is released before any later one of its kind was taken, which makes a rollback
-    (newest first) leave no trace and keeps the cost of a name independent of what was released.
+    Only ASCII: CPython normalises other identifiers (PEP 3131), so that two different names could become one. Numbers
+    count up. If names are released newest first, as by a rollback, what is taken then is what was taken before; else
+    a released name is given again only for a hint that is that very name. So no search is ever repeated, and the cost of a
+    name doesn't depend on how many there are.
     """
 
     __slots__ = ("_next", "_reserved", "_taken")
 
     def __init__(self, reserved: frozenset[str] = RESERVED) -> None:
-        self._taken: set[str] = set()
+        # For a name that was numbered: its base, and the base's next number before and after.
+        self._taken: dict[str, tuple[str, int, int] | None] = {}
         self._reserved = reserved
         self._next: dict[str, int] = {}
 
@@ -43,32 +45,32 @@ class Names:
     def take(self, hint: str) -> str:
         """A free identifier that resembles ``hint``."""
         name = clean(hint)
-        if name in self._taken or name in self._reserved:
-            numbered = _NUMBERED.match(name)
-            base = numbered.group(1) if numbered is not None else name
-            count = self._next.get(base, 1)
-            name = f"{base}_{count}"
-            while name in self._taken or name in self._reserved:
-                count += 1
-                name = f"{base}_{count}"
-            self._next[base] = count + 1
-        self._taken.add(name)
+        if name not in self._taken and name not in self._reserved:
+            self._taken[name] = None
+            return name
+        numbered = _NUMBERED.match(name)
+        base = numbered.group(1) if numbered is not None else name
+        first = count = self._next.get(base, 1)
+        while (name := f"{base}_{count}") in self._taken or name in self._reserved:
+            count += 1
+        self._next[base] = count + 1
+        # A long search isn't undone, so that it isn't repeated.
+        self._taken[name] = (base, first if count - first <= _SHORT_SEARCH else count, count + 1)
         return name
 
     def claim(self, name: str) -> None:
         """Take this very name, reserved or not. Raises GraphError if another node has it."""
         if name in self._taken:
             raise GraphError(f"the name {name!r} is taken by another node of the graph")
-        self._taken.add(name)
+        self._taken[name] = None
 
     def release(self, name: str) -> None:
         """Let ``name`` be given again."""
-        self._taken.discard(name)
-        numbered = _NUMBERED.match(name)
-        if numbered is not None:
-            base, count = numbered.group(1), int(numbered.group(2))
-            if self._next.get(base) == count + 1:
-                self._next[base] = count
+        numbering = self._taken.pop(name, None)
+        if numbering is not None:
+            base, before, after = numbering
+            if self._next[base] == after:
+                self._next[base] = before
 
 
 def clean(hint: str) -> str:

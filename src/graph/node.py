@@ -320,5 +320,7 @@ def format_argument(value: Any) -> str:
         return f"{kind.__name__}({', '.join(map(str, value.shape))})"
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
         return function_name(value)
+    if kind is int and value.bit_length() > _LONGEST * 3:
+        return f"{hex(value)[: _LONGEST - 3]}..."
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

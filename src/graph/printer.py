@@ -22,7 +22,7 @@ def table(graph: Graph) -> str:
         "name": [node.name for node in nodes],
         "target": [t if isinstance(t := node.target, str) else function_name(t) for node in nodes],
         "arguments": [_arguments(node) for node in nodes],
-        "result": [str(node.meta.get("tensor_meta", "")) for node in nodes],
+        "result": [format_argument(m) if (m := node.meta.get("tensor_meta")) else "" for node in nodes],
         "where": [_place(node) for node in nodes],
     }
     widths = {}

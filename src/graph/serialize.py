@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from .node import ATOMS, Node, map_arguments
+from .node import ATOMS, Node, is_named_tuple
 
 Record = tuple[str, Any, tuple[Any, ...], dict[str, Any], str, dict[str, Any]]
-"""op, target, args, kwargs, name, meta of a node; nodes in it are `NodeAt`, operators of torch.ops are `Path`."""
+"""op, target, args, kwargs, name, meta of a node. Nodes in it are `NodeAt`, operators of torch.ops are `Path`, and named
+tuples are `Fields`, since pickle would call their constructors."""
 
 
 class NodeAt:
@@ -46,6 +47,19 @@ class Path:
         return value
 
 
+class Fields:
+    """In a record, a named tuple."""
+
+    __slots__ = ("items", "kind")
+
+    def __init__(self, kind: type, items: list[Any]) -> None:
+        self.kind = kind
+        self.items = items
+
+    def __reduce__(self) -> Any:
+        return Fields, (self.kind, self.items)
+
+
 def operator_path(value: Any) -> str | None:
     """``torch.ops.aten.add.Tensor`` for such an operator or its packet of overloads, None for all else."""
     if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
@@ -58,32 +72,49 @@ def pack(nodes: Iterable[Node]) -> list[Record]:
     index: dict[Node, NodeAt] = {}
     records: list[Record] = []
     for node in nodes:
-        args, kwargs = (map_arguments(a, index.__getitem__, _pack_leaf) for a in (node.args, node.kwargs))
+        args = tuple([_pack(value, index) for value in node.args])
+        kwargs = {key: _pack(value, index) for key, value in node.kwargs.items()}
         meta = {key: value for key, value in node.meta.items() if _is_plain_data(value)}
-        records.append((node.op, _pack_leaf(node.target), args, kwargs, node.name, meta))
+        records.append((node.op, _pack(node.target, index), args, kwargs, node.name, meta))
         index[node] = NodeAt(len(index))
     return records
 
 
-def _pack_leaf(value: Any) -> Any:
+def _pack(value: Any, index: dict[Node, NodeAt]) -> Any:
+    kind = type(value)
+    if kind is Node:
+        return index[value]
+    if kind is tuple or kind is list:
+        return kind([_pack(item, index) for item in value])
+    if kind is dict:
+        return {key: _pack(item, index) for key, item in value.items()}
+    if kind is slice:
+        return slice(*[_pack(part, index) for part in (value.start, value.stop, value.step)])
+    if is_named_tuple(kind):
+        return Fields(kind, [_pack(item, index) for item in value])
     path = operator_path(value)
     return value if path is None else Path(path)
 
 
 def unpack(records: list[Record], nodes: list[Node]) -> Iterator[Record]:
     """Records with their references resolved; the caller appends to ``nodes`` what it makes of each."""
-
-    def leaf(value: Any) -> Any:
-        if type(value) is NodeAt:
-            return nodes[value.index]
-        return value.find() if type(value) is Path else value
-
-    def no_node(node: Node) -> Any:
-        raise TypeError(f"the record of a graph holds the node {node.name!r} itself")
-
     for op, target, args, kwargs, name, meta in records:
-        args, kwargs = map_arguments(args, no_node, leaf), map_arguments(kwargs, no_node, leaf)
-        yield op, leaf(target), args, kwargs, name, meta
+        yield op, _unpack(target, nodes), _unpack(args, nodes), _unpack(kwargs, nodes), name, meta
+
+
+def _unpack(value: Any, nodes: list[Node]) -> Any:
+    kind = type(value)
+    if kind is NodeAt:
+        return nodes[value.index]
+    if kind is tuple or kind is list:
+        return kind([_unpack(item, nodes) for item in value])
+    if kind is dict:
+        return {key: _unpack(item, nodes) for key, item in value.items()}
+    if kind is slice:
+        return slice(*[_unpack(part, nodes) for part in (value.start, value.stop, value.step)])
+    if kind is Fields:
+        return tuple.__new__(value.kind, [_unpack(item, nodes) for item in value.items])
+    return value.find() if kind is Path else value
 
 
 def _is_plain_data(value: Any) -> bool:

@@ -77,12 +77,11 @@ def _child(root: Root, source: Any, path: list[str]) -> Any:
 
 def _put(module: nn.Module, name: str, value: Any, owner: nn.Module | None) -> None:
     """Set an attribute of ``module`` to what it is in ``owner``; without an owner, a tensor becomes a buffer."""
-    if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
-        if owner is None or name in owner._buffers:
-            persistent = owner is None or name not in owner._non_persistent_buffers_set
-            module.register_buffer(name, value, persistent=persistent)
-            return
-    if isinstance(value, nn.Module):
+    tensor = isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter)
+    if tensor and (owner is None or name in owner._buffers):
+        persistent = owner is None or name not in owner._non_persistent_buffers_set
+        module.register_buffer(name, value, persistent=persistent)
+    elif isinstance(value, nn.Module):
         module.add_module(name, value)
     else:
         setattr(module, name, value)
