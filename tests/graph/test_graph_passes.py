@@ -29,7 +29,8 @@ def one_node(op: str, target: Any, *args: Any, **kwargs: Any) -> Node:
 
 @pytest.mark.parametrize("target", [torch.add, torch.sort, torch.max, torch.zeros, F.relu, F.linear, F.layer_norm,
                                     torch.Tensor.add,
-                                    operator.add, operator.getitem, getattr, len, torch.ops.aten.add.Tensor, torch.where])  # fmt: skip
+                                    operator.add, operator.getitem, getattr, len, torch.ops.aten.add.Tensor,
+                                    torch.where])  # fmt: skip
 def test_pure_functions(target: Any) -> None:
     assert why_impure(one_node("call_function", target)) is None
 
@@ -40,7 +41,7 @@ def test_pure_functions(target: Any) -> None:
         (print, "not known to be pure"), (operator.iadd, "not known to be pure"), (operator.setitem, "not known to be pure"),
         (torch.rand, "random"), (F.dropout, "random"), (torch.bernoulli, "random"), (F.scaled_dot_product_attention, "random"),
         (F.rrelu, "random"), (F.batch_norm, "state"), (F.embedding, "state"), (torch.relu_, "in place"),
-        (torch.manual_seed, "not known"), (torch.set_grad_enabled, "no operator"), (F.gumbel_softmax, "no operator"),
+        (torch.manual_seed, "pure"), (torch.set_grad_enabled, "no operator"), (F.gumbel_softmax, "no operator"),
         (torch.ops.aten.add_.Tensor, "changes an argument"), (torch.ops.aten.bernoulli.default, "random"),
         (torch.ops.aten.add.out, "changes an argument"), (torch.save, "no operator"), (nn.Identity(), "not known"),
     ],
