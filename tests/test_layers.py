@@ -15,7 +15,7 @@ VALUES = LOW | {"tracing", "values"}
 MODELS = VALUES | {"models"}
 SYMBOLIC = MODELS | {"bytecode", "symbolic"}
 OPCODES = SYMBOLIC | {"opcodes"}
-CAPTURE = OPCODES | {"policy", "hook", "backends", "points", "capture"}
+CAPTURE = OPCODES | {"policy", "hook", "backends", "points", "capturing"}
 API = CAPTURE | {"api", "report"}
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "modules": {"config", "hook", "backends"},
     "whole": CAPTURE,
     "points": CAPTURE,
-    "capture": CAPTURE,
+    "capturing": CAPTURE,
     "api": API | {"whole", "modules"},
     "program": set(),
     "cli": {"api", "report", "program", "errors"},

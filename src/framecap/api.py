@@ -179,9 +179,10 @@ def _as_break(record: Any, times: int) -> Break:
 
 
 def capture(fn: Any, *args: Any, **kwargs: Any) -> Any:
-    """One whole graph of ``fn(*args, **kwargs)`` as a GraphModule whose inputs are the tensor arguments.
+    """One whole graph of ``fn(*args, **kwargs)`` as a GraphModule.
 
-    fn: a function or nn.Module. Python values other than tensors become constants of the graph. Raises CaptureError
+    fn: a function or nn.Module. Tensors and numbers that are given as arguments are the graph's inputs, under their names;
+    other Python values, and defaults, become constants of it. Raises CaptureError
     where the program has a graph break, naming the line, the reason and what to do, and UsageError for a non-callable.
     """
     if not callable(fn):

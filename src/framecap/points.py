@@ -17,7 +17,7 @@ from framecap.guards._evaluator import set_global_hooks
 
 from . import hook
 from .bytecode import Rewritten, live_slots, rewrite
-from .capture import Captured, Ended, FrameState, capture_frame
+from .capturing import Captured, Ended, FrameState, capture_frame
 from .config import MAX_VARIANTS, Config, strict
 from .errors import BackendError, BreakRecord, CaptureError, InternalError
 from .policy import why_skipped
@@ -127,10 +127,9 @@ def on_miss(
     config: object,
 ) -> Any:
     """No variant of a point fits the frame: capture one, or None to run natively."""
-    assert isinstance(config, Config)
     code = point.code
     state: PointState = point.data
-    if code is None or torch._C._len_torch_function_stack() > 0:
+    if not isinstance(config, Config) or code is None or torch._C._len_torch_function_stack() > 0:
         return None
     point.variants[:] = [v for v in point.variants if not v.program.dead]
     own = [v for v in point.variants if v.config is config]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import torch
 from torch import nn
 
 from framecap.graph import GraphModule
-from framecap.guards import Globals, Slot
+from framecap.guards import Globals, Slot, Source
 
 from . import hook
 from .backends import config_for
-from .capture import CaptureTracer, make_record
+from .capturing import CaptureTracer, make_record
 from .config import Config
 from .errors import CaptureError, GraphBreak, UsageError
 from .points import describe_break
-from .symbolic.compile import build_graph
+from .symbolic.compile import BuiltGraph, build_graph
 from .symbolic.frame import SymbolicFrame, Unread
 from .symbolic.tracer import Namespace
 from .tracing.region import Input, Op
@@ -37,6 +38,7 @@ def capture_whole(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Gra
         arguments = signature.bind(*bound, *args, **kwargs)
     except TypeError as error:
         raise UsageError(f"framecap.capture: {error}") from None
+    given = set(arguments.arguments)
     arguments.apply_defaults()
     slots: list[Any] = [hook.UNBOUND] * (code.co_nlocals + len(code.co_cellvars) + len(code.co_freevars))
     for i, name in enumerate(code.co_varnames[: len(arguments.arguments)]):
@@ -44,6 +46,7 @@ def capture_whole(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Gra
     config: Config = config_for("eager", True)
     tx = CaptureTracer(config, frozenset(), tuple(slots))
     tx.unbound = hook.UNBOUND
+    tx.fixed = {Slot(i, name) for i, name in enumerate(code.co_varnames) if name not in given}
     frame = SymbolicFrame(tx, code, Namespace(function.__globals__, Globals()), _builtins(), None)
     tx.namespaces[id(function.__globals__)] = frame.namespace
     frame.slots = [Unread(i) for i in range(frame.program.slot_count)]
@@ -118,24 +121,16 @@ def to_module(tx: CaptureTracer, result: Value, class_name: str, function: Any) 
     output = structure(tx, result)
     refs = _refs(output)
     built = build_graph(tx, [r for r in refs if isinstance(r, Op)])
-    raise_if_lost(built, refs)
     root = {target: item.example for target, item in built.state}
-    graph = built.graph
-    from framecap.graph import GraphModule as Module
-
-    out = next(n for n in graph.nodes if n.op == "output")
+    add_missing_inputs(tx, built, root, refs)
+    out = built.graph.output_node
     nodes = dict(zip((id(op) for op in built.outputs), out.args[0], strict=True))
-    by_source = dict(
-        zip(
-            (item.source for item in built.placeholders), (n for n in graph.nodes if n.op == "placeholder"), strict=True
-        )
-    )
 
     def resolve(part: Any) -> Any:
         if isinstance(part, Op):
             return nodes[id(part)]
         if isinstance(part, Input):
-            return by_source[part.source]
+            return built.input_nodes[part.source]
         if isinstance(part, dict):
             return {k: resolve(v) for k, v in part.items()}
         if type(part) in (tuple, list):
@@ -143,21 +138,33 @@ def to_module(tx: CaptureTracer, result: Value, class_name: str, function: Any) 
         return part
 
     out.args = (resolve(output),)
-    return Module(root, graph, class_name)
+    return GraphModule(root, built.graph, class_name)
 
 
-def raise_if_lost(built: Any, refs: list[Any]) -> None:
-    known = {item.source for item in built.placeholders}
-    for ref in refs:
-        if isinstance(ref, Input) and ref.source not in known and ref.role == "placeholder":
-            node = built.graph  # an input that only passes through still is one
-            first = next(iter(node.nodes), None)
-            if first is None:
-                continue
-            with node.inserting_before(first):
-                node.placeholder(ref.hint)
-            built.placeholders.insert(0, ref)
-            known.add(ref.source)
+def add_missing_inputs(tx: CaptureTracer, built: BuiltGraph, root: dict[str, Any], refs: list[Any]) -> None:
+    """Give the graph every tensor and number among the arguments as an input, in the signature's order, used or not."""
+    graph = built.graph
+    first = next(iter(graph.nodes))
+    names = tx.outer.program.slot_names if tx.outer is not None else ()
+    arguments: list[Source] = []
+    for index, real in enumerate(tx.real_slots):
+        slot = Slot(index, names[index])
+        if isinstance(real, torch.Tensor) or (type(real) in (int, float) and slot not in tx.fixed):
+            arguments.append(slot)
+    with graph.inserting_before(first):
+        for source in arguments:
+            if source not in built.input_nodes:
+                built.input_nodes[source] = graph.placeholder(str(source))
+        for ref in refs:
+            if isinstance(ref, Input) and ref.source not in built.input_nodes:
+                name = str(ref.source).replace(".", "_")
+                root[name] = ref.example
+                built.input_nodes[ref.source] = graph.get_attr(name)
+    for source in reversed(arguments):
+        node = built.input_nodes[source]
+        head = next(iter(graph.nodes))
+        if head is not node:
+            head.prepend(node)
 
 
 def structure(tx: CaptureTracer, value: Value) -> Any:

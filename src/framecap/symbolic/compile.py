@@ -28,6 +28,7 @@ class BuiltGraph:
     state: list[tuple[str, Input]]
     ops: list[Op]
     outputs: list[Op]
+    input_nodes: dict[Source, Node]
 
 
 def live_ops(region: Region, outputs: list[Op]) -> list[Op]:
@@ -110,7 +111,8 @@ def build_graph(region: Region, outputs: list[Op], *, lowered: bool = False) -> 
         node.meta["offset"] = op.offset
         nodes[id(op)] = node
     graph.output(tuple(nodes[id(op)] for op in outputs))
-    return BuiltGraph(graph, placeholders, state, ops, outputs)
+    input_nodes = {item.source: nodes[id(item)] for item in inputs.values() if item.role != "module"}
+    return BuiltGraph(graph, placeholders, state, ops, outputs, input_nodes)
 
 
 def _state_name(source: Source, taken: set[str]) -> str:

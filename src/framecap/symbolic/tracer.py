@@ -225,7 +225,7 @@ class Tracer(Region):
         """A call_module node."""
         return torch_ops.module_result(self, module, args, kwargs)
 
-    # What the owner of the outermost frame provides; see capture.py
+    # What the owner of the outermost frame provides; see capturing.py
 
     def load_unread(self, frame: SymbolicFrame, index: int) -> Any:
         """The value of a slot of the outermost frame that is read for the first time."""

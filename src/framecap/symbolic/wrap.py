@@ -71,7 +71,7 @@ def _literal(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     if known is not None:
         return known
     value: Value
-    if kind in (int, float) and (source in tx.dynamic or is_argument(source)):
+    if kind in (int, float) and source not in tx.fixed and (source in tx.dynamic or is_argument(source)):
         tx.guard(TypeGuard(source, kind, where=tx.where))
         value = NumberValue(Input(source, real, _hint(source)), kind, source)
     else:

@@ -136,6 +136,8 @@ class Region:
         self.grad_mode: bool | None = None
         self.mode_handlers: list[Any] = []
         self.shapes: dict[int, Any] = {}
+        self.fixed: set[Source] = set()
+        """Arguments whose numbers are constants, whatever else would make them dynamic."""
         self.handled: list[Value] = []
         """Exceptions being handled symbolically, innermost last."""
 
