@@ -493,13 +493,13 @@ def _grad_mode(cls: Any, mode: bool | None) -> None:
         if not isinstance(wanted, bool):
             raise GraphBreak(CONTEXT_MANAGER, "set_grad_enabled() of something that isn't a bool")
         made = GradModeValue(cls, wanted)
-        made.remember(tx)
-        tx.set_grad_mode(wanted)
+        made.switch(tx)
         return made
 
 
 _grad_mode(torch.no_grad, False)
 _grad_mode(torch.enable_grad, True)
+_grad_mode(torch.set_grad_enabled, None)
 
 
 @models(torch.finfo, torch.iinfo)
@@ -527,7 +527,7 @@ def _method(tx: Region, args: Args, kwargs: Kwargs) -> Value:
     staticmethod,
     memoryview,
     bytearray,
-    torch.set_grad_enabled,
+   
     torch.inference_mode,
     torch.autocast,
 )

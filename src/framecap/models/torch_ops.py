@@ -36,6 +36,13 @@ FACTORIES = frozenset(
     getattr(torch, name)
     for name in [
         "arange",
+        "as_strided",
+        "asarray",
+        "normal",
+        "rand_like",
+        "randint_like",
+        "randn_like",
+        "vander",
         "empty",
         "empty_strided",
         "eye",

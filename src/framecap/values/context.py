@@ -22,7 +22,7 @@ class GradModeValue(Value):
     ``previous`` is the graph's reading of the mode before it was entered. set_grad_enabled switches when it is made.
     """
 
-    __slots__ = ("cls", "function", "mode", "previous", "previous_known")
+    __slots__ = ("cls", "mode", "previous", "previous_known")
 
     def __init__(self, cls: type, mode: bool) -> None:
         super().__init__()
@@ -35,9 +35,14 @@ class GradModeValue(Value):
         return self.cls
 
     def enter(self, tx: Region) -> Value:
+        if self.cls is not torch.set_grad_enabled:
+            self.switch(tx)
+        return Const(None)
+
+    def switch(self, tx: Region) -> None:
+        """Remember the mode, and set the new one."""
         self.remember(tx)
         tx.set_grad_mode(self.mode)
-        return Const(None)
 
     def remember(self, tx: Region) -> None:
         before = (self.previous, self.previous_known)
