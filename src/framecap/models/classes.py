@@ -527,7 +527,7 @@ def _method(tx: Region, args: Args, kwargs: Kwargs) -> Value:
     staticmethod,
     memoryview,
     bytearray,
-   
+
     torch.inference_mode,
     torch.autocast,
 )
