@@ -19,7 +19,7 @@ STAMP := $(VENV)/.framecap-installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 C_SOURCES := $(wildcard src/*/*.c src/*/*.h)
 # Tests that work the C extensions directly: run once more with CPython's checked allocator.
-C_TESTS := $(wildcard tests/test_hook*.py tests/test_evaluator*.py tests/test_guard*.py)
+C_TESTS := $(wildcard tests/test_hook*.py tests/guards/test_*.py tests/test_lifetimes.py)
 
 .PHONY: help demo test bench setup lint types unit memory clean
 

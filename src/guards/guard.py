@@ -11,9 +11,14 @@ from .source import Source, hold
 
 Where = tuple[str, int]
 MISSING: Any = object()
+HEAP_TYPE = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE."""
 
 
 def _show(value: Any) -> str:
+    """A value in a sentence. Only built-in types are shown by their repr: that of others is the program's code."""
+    if type(value).__flags__ & HEAP_TYPE:
+        return f"a {type(value).__name__}"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -77,15 +82,39 @@ class IsGuard(_One):
         return f"{self.source} is another object than before"
 
 
-@dataclass(frozen=True, slots=True)
-class TypeGuard(_One):
-    """The object's exact type."""
+class _Typed(_One):
+    """A check that names a class, held weakly."""
 
-    source: Source
-    type: type
+    __slots__ = ("_id", "held", "source")
+    held: Callable[[], Any]
+    _id: int
+
+    def __init__(self, source: Source, cls: type, *, where: Where | None = None) -> None:
+        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "held", hold(cls))
+        object.__setattr__(self, "_id", id(cls))
+        object.__setattr__(self, "where", where)
+
+    @property
+    def type(self) -> Any:
+        """The class, or None when it is gone."""
+        return self.held()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, _Typed) and self.source == other.source and self.type is other.type
+
+    def __hash__(self) -> int:
+        return hash((self.source, self._id))
 
     def sentence(self, found: Any) -> str:
-        return f"{self.source} is a {type(found).__name__}, it was a {self.type.__name__}"
+        was = "of a class that is gone" if self.type is None else f"a {self.type.__name__}"
+        return f"{self.source} is a {type(found).__name__}, it was {was}"
+
+
+class TypeGuard(_Typed):
+    """The object's exact type."""
+
+    __slots__ = ()
 
 
 class EqualsGuard(_One):
@@ -132,7 +161,7 @@ class LengthGuard(_One):
     length: int
 
     def sentence(self, found: Any) -> str:
-        return f"{self.source} has {len(found)} items, it had {self.length}"
+        return f"{self.source} doesn't have {self.length} items any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +261,12 @@ class PredicateGuard(Guard):
         return f"{self.text} is {not self.expected} now"
 
 
-@dataclass(frozen=True, slots=True)
-class LeafModuleGuard(_One):
+class LeafModuleGuard(_Typed):
     """An nn.Module of this exact class without hooks (nor global ones) and without a forward of its own."""
 
-    source: Source
-    type: type
+    __slots__ = ()
 
     def sentence(self, found: Any) -> str:
         if type(found) is not self.type:
-            return f"{self.source} is a {type(found).__name__}, it was a {self.type.__name__}"
+            return super().sentence(found)
         return f"{self.source} has hooks or a forward of its own now"
