@@ -45,7 +45,7 @@ from .values.base import Raised, Unmaterialisable, Value
 from .values.constant import Const
 from .values.context_var import TokenValue
 from .values.function import CellValue
-from .values.instance import HEAP_TYPE
+from .values.lookup import HEAP_TYPE
 from .values.method import MethodValue
 
 MAX_RESTARTS = 12

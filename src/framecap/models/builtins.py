@@ -13,8 +13,9 @@ from ..values.constant import UNKNOWN, Const, constant_of, from_real, real_call
 from ..values.exception import ExceptionValue
 from ..values.function import ClosureValue, RealCallable
 from ..values.generator import GeneratorValue
-from ..values.instance import MISSING, InstanceValue, class_lookup
+from ..values.instance import InstanceValue
 from ..values.iterator import Iterator
+from ..values.lookup import MISSING, class_lookup
 from ..values.method import BuiltinMethod, MethodValue
 from ..values.number import NumberValue, number_op
 from ..values.sequence import ListValue

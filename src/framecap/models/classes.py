@@ -21,13 +21,15 @@ from ..values.context import GradModeValue
 from ..values.decorated import PartialValue
 from ..values.exception import ExceptionValue
 from ..values.function import CellValue, ClassValue, FunctionConst
-from ..values.instance import HEAP_TYPE, InstanceValue, class_lookup
+from ..values.instance import InstanceValue
 from ..values.iterator import EnumerateIterator, FilterIterator, Iterator, MapIterator, SequenceIterator, ZipIterator
-from ..values.mapping import DictValue, SetValue
+from ..values.lookup import HEAP_TYPE, class_lookup
+from ..values.mapping import DictValue
 from ..values.method import MethodValue
 from ..values.module import ScratchModule
 from ..values.number import NumberValue, number_op
 from ..values.sequence import ListValue, RangeValue, SliceValue, TupleValue
+from ..values.sets import SetValue
 from ..values.superobject import SuperValue
 from ..values.tensor import TensorValue
 from .registry import MODELS, models
@@ -177,7 +179,7 @@ def _user_class(tx: Region, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
 
 
 def _missing() -> Any:
-    from ..values.instance import MISSING
+    from ..values.lookup import MISSING
 
     return MISSING
 

@@ -12,9 +12,11 @@ from ..values.base import Args, Kwargs, Value
 from ..values.constant import UNKNOWN, Const, ConstMethod, constant_of, from_real, real_call
 from ..values.exception import ExceptionValue
 from ..values.function import BuiltinValue, ClassValue
-from ..values.instance import InstanceValue, generic_getattr, storage_method
-from ..values.mapping import DictValue, SetValue
+from ..values.instance import InstanceValue, storage_method
+from ..values.lookup import generic_getattr
+from ..values.mapping import DictValue
 from ..values.sequence import ListValue, TupleValue
+from ..values.sets import SetValue
 from ..values.tensor import TensorValue
 
 if TYPE_CHECKING:

@@ -19,12 +19,14 @@ from ..values.base import Raised, Value
 from ..values.constant import UNKNOWN, Const, Opaque, constant_of, from_real, real_call
 from ..values.exception import ExceptionValue
 from ..values.function import ClosureValue, FunctionConst, RealCallable
-from ..values.instance import MISSING, EnumMember, InstanceDict, InstanceValue, class_lookup
+from ..values.instance import EnumMember, InstanceDict, InstanceValue
 from ..values.iterator import SequenceIterator
-from ..values.mapping import DictValue, SetValue
+from ..values.lookup import MISSING, class_lookup
+from ..values.mapping import DictValue
 from ..values.method import MethodValue
 from ..values.number import NumberValue, number_op
 from ..values.sequence import ListValue, TupleValue, force
+from ..values.sets import SetValue
 from .registry import models
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ from ..values.constant import UNKNOWN, Const, Opaque, constant_of, from_real, re
 from ..values.exception import ExceptionValue
 from ..values.function import ClassValue, ClosureValue, RealCallable
 from ..values.instance import EnumMember, InstanceValue
-from ..values.mapping import DictValue, DictView, SetValue, _set_algebra
+from ..values.mapping import DictValue, DictView
 from ..values.method import BuiltinMethod, MethodValue
 from ..values.number import NumberValue, number_op
 from ..values.sequence import ListValue, RangeValue, SliceValue, TupleValue
+from ..values.sets import SetValue, set_algebra
 from ..values.tensor import TensorValue, same_tensor
 from .registry import models
 
@@ -168,7 +169,7 @@ def _set_binary(tx: Region, op: Any, left: Value, right: Value) -> Value:
             for item in left.unpack(tx):
                 made.entries[item.hash_key(tx)] = item
             left = made
-        return _set_algebra(left, tx, names[op], [right], {})
+        return set_algebra(left, tx, names[op], [right], {})
     left.refuse("this operator")
 
 
@@ -335,7 +336,7 @@ def _user_equal(tx: Region, a: Value, b: Value) -> bool:
     for owner, other in ((a, b), (b, a)):
         if not isinstance(owner, InstanceValue):
             continue
-        from ..values.instance import class_lookup
+        from ..values.lookup import class_lookup
 
         method, _ = class_lookup(tx, owner.cls, "__eq__")
         if method is object.__eq__:

@@ -12,8 +12,9 @@ from ..values.constant import UNKNOWN, Const, constant_of
 from ..values.exception import ExceptionValue
 from ..values.function import ClosureValue
 from ..values.instance import InstanceValue
-from ..values.mapping import DictValue, SetValue
+from ..values.mapping import DictValue
 from ..values.sequence import ListValue, SliceValue, TupleValue
+from ..values.sets import SetValue
 
 if TYPE_CHECKING:
     from ..bytecode.instruction import Instruction

@@ -294,7 +294,7 @@ class Tracer(Region):
 
     def call_method_of(self, owner: Value, method: Any, name: str, args: Args) -> Value:
         """Call the Python function ``method``, found as ``name`` on the class of ``owner``."""
-        from ..values.instance import class_lookup
+        from ..values.lookup import class_lookup
 
         found, source = class_lookup(self, owner.python_type(), name)
         if not isinstance(found, types.FunctionType):

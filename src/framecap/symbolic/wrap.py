@@ -35,11 +35,12 @@ from ..values.context_var import ContextVarValue
 from ..values.decorated import PartialValue
 from ..values.function import BuiltinValue, ClassValue, FunctionConst, ModuleNamespace, PropertyLike
 from ..values.instance import EnumMember, InstanceValue
-from ..values.mapping import DictValue, OutsideSet, SetValue, plain_key
+from ..values.mapping import DictValue, plain_key
 from ..values.method import MethodValue
 from ..values.module import TABLES, ModuleValue
 from ..values.number import NumberValue
 from ..values.sequence import LazyItem, LazyItems, ListValue, RangeValue, SliceValue, TupleValue
+from ..values.sets import OutsideSet, SetValue
 from ..values.tensor import TensorValue
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""Rules for shapes and dtypes of results, so that reading one seldom needs fake tensors or guards on whole shapes.
+"""Rules for shapes of results, so that reading one seldom needs fake tensors or guards on whole shapes.
 
 A rule gives None where it doesn't know. Sizes are expressed by sizes of inputs, so a branch on one becomes a guard on
-a predicate over inputs. What a rule relies on (ranks and dtypes of inputs, parameters of modules) is guarded here.
+a predicate over inputs. What a rule relies on (ranks of inputs, parameters of modules) is guarded here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from framecap.guards import Attr, Call, EqualsGuard, Get, Item, Source
+from framecap.guards import Attr, EqualsGuard, Get, Item
 
 from .region import Input, Op
 
@@ -31,21 +31,12 @@ SAME = frozenset(
     ]
 )
 """Operators whose result has the shape of their first operand."""
-CASTS = frozenset("to float double half bfloat16 type type_as long int bool zeros_like ones_like full_like".split())
-"""Operators whose result may have another dtype than their operands."""
-TRUTHS = frozenset("eq ne lt le gt ge logical_not isnan isinf isin all any argmax argmin".split())
 BROADCAST = frozenset(
     [
         *"add sub mul div truediv floordiv pow eq ne lt le gt ge and_ or_ xor maximum minimum where mod fmod".split(),
         *"iadd isub imul itruediv ifloordiv ipow masked_fill clamp".split(),
     ]
 )
-MOVES = frozenset("view reshape expand transpose permute unsqueeze flatten cat".split()) | frozenset(
-    "concat getitem split chunk stack contiguous clone detach".split()
-)
-"""Operators that only move data: whatever the dtype, they keep it. Others promote integers by rules of their own."""
-FACTORIES = frozenset("zeros ones empty full rand randn arange new_zeros new_ones new_full new_empty tensor".split())
-"""Operators whose result takes nothing but its size from their operands."""
 MODULES: dict[type, str] = {
     nn.Linear: "linear",
     nn.Embedding: "embedding",
@@ -74,12 +65,12 @@ def shape_of(tx: Region, ref: Any) -> Shape:
         if isinstance(item, Input):
             _remember(tx, item, _input_shape(tx, item))
             continue
-        operands = [a for a in _flat(item.args) if isinstance(a, (Op, Input)) and not _is_number(a)]
+        operands = [a for a in flat(item.args) if isinstance(a, (Op, Input)) and not is_number(a)]
         if not ready:
             stack.append((item, True))
             stack.extend((a, False) for a in operands)
             continue
-        _remember(tx, item, _rule(tx, item, lambda a: [] if not isinstance(a, (Op, Input)) or _is_number(a) else known.get(id(a))))
+        _remember(tx, item, _rule(tx, item, lambda a: [] if not isinstance(a, (Op, Input)) or is_number(a) else known.get(id(a))))
     return known[id(ref)]
 
 
@@ -89,11 +80,11 @@ def _remember(tx: Region, item: Any, shape: Shape) -> None:
     tx.undo_later(lambda: tx.shapes.pop(id(item), None) and None)
 
 
-def _flat(args: Any) -> list[Any]:
-    return [leaf for a in args for leaf in (_flat(a) if isinstance(a, (tuple, list)) else [a])]
+def flat(args: Any) -> list[Any]:
+    return [leaf for a in args for leaf in (flat(a) if isinstance(a, (tuple, list)) else [a])]
 
 
-def _is_number(ref: Any) -> bool:
+def is_number(ref: Any) -> bool:
     if isinstance(ref, Input):
         return not isinstance(ref.example, torch.Tensor)
     return bool(ref.scalar and ref.target is not operator.getitem)
@@ -133,7 +124,7 @@ def _rule(tx: Region, op: Op, of: Any) -> Shape:
         return first
     if name in BROADCAST:
         return _broadcast([of(a) for a in args])
-    handler = _HANDLERS.get(name)
+    handler = HANDLERS.get(name)
     return handler(tx, op, first, of) if handler is not None else None
 
 
@@ -378,7 +369,7 @@ def _slice_size(size: Any, key: slice) -> Any:
     parts = (key.start, key.stop, key.step)
     if parts == (None, None, None):
         return size
-    if size is None or any(not (p is None or type(p) is int or (isinstance(p, (Op, Input)) and _is_number(p))) for p in parts):
+    if size is None or any(not (p is None or type(p) is int or (isinstance(p, (Op, Input)) and is_number(p))) for p in parts):
         return None
     if type(size) is int and all(p is None or type(p) is int for p in parts):
         return sliced(size, *parts)
@@ -392,7 +383,7 @@ def _getitem(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     if isinstance(owner, Op) and name_of(owner) in ("split", "chunk"):
         shape: Shape = of(owner)
         return shape
-    if first is None or (isinstance(key, (Op, Input)) and not _is_number(key)):
+    if first is None or (isinstance(key, (Op, Input)) and not is_number(key)):
         return None
     keys = list(key) if isinstance(key, tuple) else [key]
     if any(not (k is None or k is ... or type(k) is int or isinstance(k, slice)) for k in keys):
@@ -466,7 +457,7 @@ def _stack(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     return None if shape is None else [None] * (len(shape) + 1)
 
 
-_HANDLERS: dict[str, Any] = {
+HANDLERS: dict[str, Any] = {
     **dict.fromkeys(("view", "reshape"), _view),
     "expand": _expand,
     **dict.fromkeys(("transpose", "swapaxes"), _transpose),
@@ -490,119 +481,3 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(("split", "chunk"), _split),
     "stack": _stack,
 }
-
-
-# dtypes
-
-
-def dtype_of(tx: Region, ref: Any) -> torch.dtype | None:
-    """The dtype of tensor ``ref`` if every operator on the way keeps the one dtype of all inputs, else None."""
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        return None
-    found: set[torch.dtype] = set()
-    seen: set[int] = set()
-    touched: list[Source] = []
-    calculated = False
-    stack = [ref]
-    while stack:
-        item = stack.pop()
-        if id(item) in seen or (isinstance(item, (Op, Input)) and _is_number(item)):
-            continue
-        seen.add(id(item))
-        if isinstance(item, Input):
-            found.add(item.example.dtype)
-            touched.append(item.source)
-            continue
-        name = name_of(item)
-        cast = _cast(item, name)
-        if cast is not None:
-            found.add(cast)
-            continue
-        if name in FACTORIES and isinstance(item.kwargs.get("dtype"), torch.dtype):
-            found.add(item.kwargs["dtype"])
-            continue
-        keeps = name in SAME or name in BROADCAST or (name in _HANDLERS and name not in FACTORIES)
-        if name == "to" and len(item.args) == 2 and isinstance(item.args[1], torch.device) and not item.kwargs:
-            stack.append(item.args[0])  # moves the tensor, keeps its dtype
-            continue
-        if not keeps or name in CASTS or name in TRUTHS or "dtype" in item.kwargs or name == "where":
-            return None
-        calculated = calculated or name not in MOVES
-        operands = _flat(item.args[: {"attention": 3, "masked_fill": 1}.get(name, len(item.args))])
-        if any(isinstance(a, (complex, torch.dtype)) for a in operands):
-            return None
-        if item.op == "call_module":
-            _module_dtypes(item, found, touched)
-            if name == "embedding":
-                continue
-        stack.extend(a for a in operands if isinstance(a, (Op, Input)))
-    if len(found) != 1 or (calculated and not next(iter(found)).is_floating_point):
-        return None
-    (result,) = found
-    for source in touched:
-        tx.guard(EqualsGuard(Get(source, "dtype"), result, where=tx.where))
-    for question in (_cpu_autocast, _cuda_autocast):
-        tx.guard(EqualsGuard(Call(question), False, where=tx.where))
-    return result
-
-
-def device_of(tx: Region, ref: Any) -> torch.device | None:
-    """The device of tensor ``ref`` if everything it is computed from is there, else None."""
-    found: set[torch.device] = set()
-    seen: set[int] = set()
-    touched: list[Source] = []
-    stack = [ref]
-    while stack:
-        item = stack.pop()
-        if id(item) in seen or (isinstance(item, (Op, Input)) and _is_number(item)):
-            continue
-        seen.add(id(item))
-        if isinstance(item, Input):
-            found.add(item.example.device)
-            touched.append(item.source)
-            continue
-        name = name_of(item)
-        given = [*item.args, *item.kwargs.values()]
-        named = [a for a in given if isinstance(a, torch.device)]
-        if (name in FACTORIES or name == "to") and len(named) == 1:
-            found.add(named[0])
-            continue
-        keeps = name in SAME or name in BROADCAST or (name in _HANDLERS and name not in FACTORIES)
-        if not keeps or any(isinstance(a, (str, torch.device)) for a in given):
-            return None
-        if item.op == "call_module":
-            for table in ("_parameters", "_buffers"):
-                for key, tensor in getattr(item.target.example, table).items():
-                    if tensor is not None:
-                        found.add(tensor.device)
-                        touched.append(Item(Attr(item.target.source, table), key))
-        stack.extend(a for a in _flat(given) if isinstance(a, (Op, Input)))
-    if len(found) != 1:
-        return None
-    (result,) = found
-    for source in touched:
-        tx.guard(EqualsGuard(Get(source, "device"), result, where=tx.where))
-    return result
-
-
-def _cast(op: Op, name: str) -> torch.dtype | None:
-    """The dtype that a cast names."""
-    if name == "to":
-        return next((a for a in (*op.args[1:], *op.kwargs.values()) if isinstance(a, torch.dtype)), None)
-    return {"float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16}.get(name)
-
-
-def _module_dtypes(op: Op, found: set[torch.dtype], touched: list[Source]) -> None:
-    for table in ("_parameters", "_buffers"):
-        for name, tensor in getattr(op.target.example, table).items():
-            if tensor is not None and tensor.is_floating_point():
-                found.add(tensor.dtype)
-                touched.append(Item(Attr(op.target.source, table), name))
-
-
-def _cpu_autocast() -> bool:
-    return bool(torch.is_autocast_enabled("cpu"))
-
-
-def _cuda_autocast() -> bool:
-    return bool(torch.is_autocast_enabled("cuda"))

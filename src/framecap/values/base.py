@@ -64,6 +64,10 @@ class Value:
     def delattr(self, tx: Region, name: str) -> None:
         raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"deleting attribute {name!r} of {self.describe()} isn't modelled")
 
+    def computed_attribute(self, tx: Region, cls: type, name: str) -> Value:
+        """An attribute that C code of the class computes, such as ``__dict__``."""
+        raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"attribute {name!r} of class {cls.__name__} is computed by C code")
+
     # Protocols
 
     def call(self, tx: Region, args: Args, kwargs: Kwargs) -> Value:

@@ -32,7 +32,7 @@ class ExceptionValue(Value):
         return f"{self.cls.__name__}({shown})"
 
     def getattr(self, tx: Region, name: str) -> Value:
-        from .instance import class_getattr
+        from .lookup import class_getattr
         from .sequence import TupleValue
 
         if name == "args":

@@ -121,7 +121,7 @@ class ClassValue(RealCallable):
         return f"class {super().describe()}"
 
     def getattr(self, tx: Region, name: str) -> Value:
-        from .instance import class_object_getattr
+        from .lookup import class_object_getattr
 
         return class_object_getattr(tx, self, name)
 

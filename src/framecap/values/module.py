@@ -13,7 +13,8 @@ from ..tracing.region import Input
 from .base import Args, Kwargs, Value
 from .constant import UNKNOWN, Const, constant_of, is_immutable
 from .function import FunctionConst
-from .instance import DELETED, MISSING, InstanceValue, attribute_error, class_lookup, raw_attribute
+from .instance import DELETED, InstanceValue
+from .lookup import MISSING, attribute_error, class_lookup, raw_attribute
 from .mapping import DictValue, DictView
 from .sequence import SliceValue, TupleValue
 

@@ -95,7 +95,7 @@ class TupleValue(_Sequence):
                 message = f"{self.cls.__name__!r} object has no attribute {name!r}"
                 raise Raised(ExceptionValue(AttributeError, [Const(message)]))
             return super().getattr(tx, name)
-        from .instance import class_getattr
+        from .lookup import class_getattr
 
         return class_getattr(tx, self, self.cls, name, self._field)
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from .base import Value
 from .exception import ExceptionValue
 from .function import ClassValue
-from .instance import InstanceValue, generic_getattr, super_lookup
+from .instance import InstanceValue
+from .lookup import generic_getattr, super_lookup
 from .sequence import TupleValue
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class SuperValue(Value):
 
     def getattr(self, tx: Region, name: str) -> Value:
         from .function import FunctionConst
-        from .instance import MISSING, attribute_error, bind, function_value, pin, storage_method
+        from .instance import storage_method
+        from .lookup import MISSING, attribute_error, bind, function_value, pin
 
         owner = self.owner
         if isinstance(owner, ClassValue):

@@ -10,7 +10,7 @@ import torch
 from framecap.guards import Call, EqualsGuard, Get, SameGuard, Source
 
 from ..errors import AUTOGRAD, DATA_DEPENDENT, UNSUPPORTED_ATTRIBUTE, GraphBreak
-from ..tracing import metadata, rules
+from ..tracing import dtypes, metadata, rules
 from ..tracing.region import Input, Op
 from .base import Args, Kwargs, Raised, Value
 from .constant import Const, constant_of
@@ -120,9 +120,9 @@ class TensorValue(Value):
             value = getattr(self.ref.example, name)
             tx.guard(EqualsGuard(Get(self.ref.source, name), value, where=tx.where))
             return value
-        if name == "dtype" and (known := rules.dtype_of(tx, self.ref)) is not None:
+        if name == "dtype" and (known := dtypes.dtype_of(tx, self.ref)) is not None:
             return known
-        if name == "device" and (place := rules.device_of(tx, self.ref)) is not None:
+        if name == "device" and (place := dtypes.device_of(tx, self.ref)) is not None:
             return place
         return getattr(self.fake(tx), name)
 
