@@ -9,8 +9,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import framecap
-from benchmarks.models import BUILDERS, build
+from benchmarks.models import BUILDERS, build, tensors_in
 from framecap.api import collect_report
+from framecap.graph import check
 from framecap.hook import in_region
 
 pytestmark = pytest.mark.slow
@@ -77,3 +78,28 @@ def test_share_of_operators_in_regions(name: str) -> None:
             optimized(*workload.args, **workload.kwargs)
     assert captured.all == eager.all
     assert captured.inside == captured.all if name not in BREAKS else captured.inside >= 0.98 * captured.all
+
+
+WITHOUT = {"bert": ("attention_mask",)}
+"""Arguments that the program branches on the values of."""
+
+
+@pytest.mark.parametrize("level", ["torch_nn_leaves", "no_leaves"])
+@pytest.mark.parametrize("name", BUILDERS)
+def test_whole_graphs(name: str, level: str) -> None:
+    workload = build(name).double()
+    model = workload.model.train()
+    kwargs = {k: v for k, v in workload.kwargs.items() if k not in WITHOUT.get(name, ())}
+    options = {"use_cache": False} if hasattr(getattr(model, "config", None), "use_cache") and name != "bert" else {}
+    module = framecap.capture(model, *workload.args, **kwargs, **options, is_leaf=getattr(framecap, level))
+    check(module.graph)
+    assert ("call_module" in {node.op for node in module.graph.nodes}) == (level == "torch_nn_leaves")
+    assert set(module.state_dict()) <= set(model.state_dict())
+    twin = build(name).double().model.train()
+    torch.manual_seed(0)
+    expected = twin(*workload.args, **kwargs, **options)
+    torch.manual_seed(0)
+    actual = module(*workload.args, **kwargs)
+    assert type(actual) is type(expected)
+    for mine, theirs in zip(tensors_in(expected), tensors_in(actual), strict=True):
+        assert torch.equal(mine, theirs)

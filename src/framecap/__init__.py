@@ -12,10 +12,12 @@ from .errors import BackendError, CaptureError, FramecapError, InternalError, Us
 if TYPE_CHECKING:
     from .api import allow_in_graph, capture, disable, explain, graph_break, optimize, reset
     from .backends import list_backends, register_backend
+    from .whole import no_leaves, torch_nn_leaves
 
 _LAZY = {
     **dict.fromkeys(("allow_in_graph", "capture", "disable", "explain", "graph_break", "optimize", "reset"), "api"),
     **dict.fromkeys(("list_backends", "register_backend"), "backends"),
+    **dict.fromkeys(("no_leaves", "torch_nn_leaves"), "whole"),
 }
 """Public names by module, imported at first use: ``import framecap`` costs next to nothing."""
 
@@ -32,5 +34,5 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "BackendError", "CaptureError", "FramecapError", "InternalError", "UsageError", "allow_in_graph", "capture", "disable",
-    "explain", "graph_break", "list_backends", "optimize", "register_backend", "reset",
+    "explain", "graph_break", "list_backends", "no_leaves", "optimize", "register_backend", "reset", "torch_nn_leaves",
 ]  # fmt: skip

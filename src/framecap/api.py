@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
+
+from framecap.graph import GraphModule
 
 from . import hook, points
 from .backends import Backend, config_for, forget_configs
@@ -18,7 +21,7 @@ from .models.torch_functions import requested_break
 from .modules import optimize_module
 from .report.data import Break, FunctionReport, Report
 from .symbolic.tracer import EAGER_FUNCTIONS, LEAF_FUNCTIONS
-from .whole import capture_whole
+from .whole import LeafPolicy, capture_whole, torch_nn_leaves
 
 
 class optimize:
@@ -178,18 +181,40 @@ def _as_break(record: Any, times: int) -> Break:
     )  # fmt: skip
 
 
-def capture(fn: Any, *args: Any, **kwargs: Any) -> Any:
-    """One whole graph of ``fn(*args, **kwargs)`` as a GraphModule.
+def capture(
+    fn: Any,
+    /,
+    *args: Any,
+    is_leaf: LeafPolicy = torch_nn_leaves,
+    leaf_functions: Iterable[Callable[..., Any]] = (),
+    constants: Mapping[str, Any] = MappingProxyType({}),
+    **kwargs: Any,
+) -> GraphModule:
+    """One whole graph of ``fn(*args, **kwargs)`` as a GraphModule; nothing of ``fn`` is run.
 
-    fn: a function or nn.Module. Tensors and numbers that are given as arguments are the graph's inputs, under their names;
-    other Python values, and defaults, become constants of it. Raises CaptureError
-    where the program has a graph break, naming the line, the reason and what to do, and UsageError for a non-callable.
+    fn: a function, bound method, functools.partial or nn.Module. Tensors and numbers among the arguments, also inside
+    tuples, lists, dicts and objects, are the graph's inputs: it is called as ``fn`` is. Left out of its signature are
+    arguments that are constants of it: those of other types, defaults, and numbers that Python has looked at, say as the
+    count of a loop. Without any arguments, those that ``fn`` needs are taken for tensors of which nothing is known;
+    where the program asks for more, a shape say, it can't be captured so. Parameters, buffers and modules keep their paths.
+
+    is_leaf: ``(module, path) -> bool``, whether a call of a module is one node. By default the modules of torch.nn are;
+    `no_leaves` goes down to functions of tensors. A module of your own that is a leaf must have no other effects.
+    leaf_functions: Python functions that become one node each, as with `allow_in_graph`. constants: arguments of ``fn``
+    that are constants of the graph, tensors and numbers too. To pass arguments that have one of these three names, wrap
+    ``fn``.
+
+    What the program has read of its arguments (that a size is greater than 1, that a list has 3 items) is told as
+    conditions in ``meta["assumptions"]`` of the result: the graph does what the program does where they hold.
+
+    Raises CaptureError where the program has a graph break or changes objects outside, with the line, the reason and what
+    to do, and UsageError if ``fn`` can't be captured at all or doesn't take the arguments.
     """
     if not callable(fn):
         raise UsageError(
             f"framecap.capture takes a function or an nn.Module, not an object of type {type(fn).__name__}"
         )
-    return capture_whole(fn, args, kwargs)
+    return capture_whole(fn, args, kwargs, is_leaf, leaf_functions, constants)
 
 
 points.install()

@@ -48,7 +48,7 @@ def _subclass(cls: type) -> type:
 
     space = {
         "__call__": __call__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__, "__module__": cls.__module__,
-        "__doc__": cls.__doc__, "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__, "__qualname__": cls.__qualname__, "__framecap__": True,
     }  # fmt: skip
     return type(cls)(cls.__name__, (cls,), space)
 

@@ -43,6 +43,10 @@ class Guard:
     def sentence(self, found: Any) -> str:
         raise NotImplementedError
 
+    def claim(self) -> str | None:
+        """The condition as Python would write it; None if it says nothing of a value (a type, say, or an identity)."""
+        return None
+
 
 class _One(Guard):
     """A check of one object."""
@@ -137,6 +141,9 @@ class EqualsGuard(_One):
     def sentence(self, found: Any) -> str:
         return f"{self.source} is {_show(found)}, it was {_show(self.value)}"
 
+    def claim(self) -> str:
+        return f"{self.source} == {_show(self.value)}"
+
 
 def same_value(a: Any, b: Any) -> bool:
     """Equality as EqualsGuard means it."""
@@ -163,6 +170,9 @@ class LengthGuard(_One):
     def sentence(self, found: Any) -> str:
         return f"{self.source} doesn't have {self.length} items any more"
 
+    def claim(self) -> str:
+        return f"len({self.source}) == {self.length}"
+
 
 @dataclass(frozen=True, slots=True)
 class KeysGuard(_One):
@@ -174,6 +184,9 @@ class KeysGuard(_One):
     def sentence(self, found: Any) -> str:
         return f"{self.source} has other keys than before"
 
+    def claim(self) -> str:
+        return f"list({self.source}) == {list(self.keys)!r}"
+
 
 @dataclass(frozen=True, slots=True)
 class AbsentKeyGuard(_One):
@@ -184,6 +197,9 @@ class AbsentKeyGuard(_One):
 
     def sentence(self, found: Any) -> str:
         return f"{self.source} has a key {self.key!r} now"
+
+    def claim(self) -> str:
+        return f"{self.key!r} not in {self.source}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +247,9 @@ class SameGuard(Guard):
     def sentence(self, found: Any) -> str:
         return f"{self.a} and {self.b} are no longer the same object"
 
+    def claim(self) -> str:
+        return f"{self.a} is {self.b}"
+
 
 @dataclass(frozen=True, slots=True)
 class DistinctGuard(Guard):
@@ -243,6 +262,9 @@ class DistinctGuard(Guard):
 
     def sentence(self, found: Any) -> str:
         return f"{' and '.join(str(p) for p in self.paths)} are the same object now"
+
+    def claim(self) -> str:
+        return " is not ".join(str(p) for p in self.paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +281,9 @@ class PredicateGuard(Guard):
 
     def sentence(self, found: Any) -> str:
         return f"{self.text} is {not self.expected} now"
+
+    def claim(self) -> str:
+        return self.text if self.expected else f"not {self.text}"
 
 
 class LeafModuleGuard(_Typed):

@@ -22,8 +22,8 @@ from ..errors import (
 from ..tracing import metadata, rules
 from ..tracing.region import Input, Op
 from ..values.base import Args, Kwargs, Value
-from ..values.constant import UNKNOWN, Const, constant_of, is_immutable
-from ..values.module import TUPLE_RESULT, ModuleValue
+from ..values.constant import UNKNOWN, Const, constant_of, from_real, is_immutable, real_call
+from ..values.module import TUPLE_RESULT, ModuleValue, is_leaf_class
 from ..values.number import NumberValue
 from ..values.sequence import ListValue
 from ..values.tensor import TensorValue
@@ -86,6 +86,8 @@ def call_tensor_method(tx: Region, tensor: TensorValue, name: str, args: Args, k
         if result is not None:
             assert isinstance(result, Value)
             return result
+    if name in ("item", "tolist") and not args and (known := tx.known_value(tensor.ref)) is not None:
+        return from_real(real_call(getattr(known, name)))
     if name in DATA_METHODS:
         raise GraphBreak(DATA_DEPENDENT, f"Tensor.{name}() gives data of {tensor.describe()} to Python")
     if name in AUTOGRAD_METHODS:
@@ -185,7 +187,8 @@ def _switched_off(tx: Region, function: Any, args: Args, kwargs: Kwargs) -> bool
 def module_result(tx: Region, module: ModuleValue, args: Args, kwargs: Kwargs) -> Value:
     """A call of a leaf module as a node."""
     cls = module.cls
-    random = impure = False
+    impure = False
+    random = not is_leaf_class(cls)  # what a leaf of the user's choice does is not known
     if issubclass(cls, (nn.modules.dropout._DropoutNd, nn.RNNBase, nn.MultiheadAttention, nn.RReLU)):
         random = module.getattr(tx, "training").truth(tx)
     if issubclass(cls, (nn.modules.batchnorm._NormBase,)):
@@ -263,6 +266,8 @@ def result_value(tx: Region, op: Op) -> Value:
         return TensorTuple(
             op, [TensorValue(tx.add_op("call_function", operator.getitem, (op, i), scalar=True)) for i in (0, 1)], pair
         )
+    if tx.without_examples and (op.op == "call_module" or tx.is_leaf_function(op.target)):
+        return TensorValue(op)  # a leaf of the user's choice: taken to return one tensor, as there is no way to know
     fake = metadata.fake_of(tx, op)
     return structured(tx, op, fake)
 
@@ -289,6 +294,8 @@ def returns_tensor(op: Op) -> bool:
     """Whether the result is certainly one tensor."""
     if op.op == "call_module":
         module = op.target.example
+        if not is_leaf_class(type(module)):
+            return False
         return not isinstance(module, TUPLE_RESULT) and not getattr(module, "return_indices", False)
     if op.op == "call_method":
         return _single_tensor(op.target)
@@ -404,8 +411,6 @@ def _layout_question(name: str) -> Any:
         asker = _asker(name, tuple(reals))
         value = asker(tensor.ref.example)
         tx.guard(EqualsGuard(Call(asker, tensor.ref.source), value, where=tx.where))
-        from ..values.constant import from_real
-
         return from_real(value)
 
     return answer

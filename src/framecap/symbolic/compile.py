@@ -53,8 +53,18 @@ def live_ops(region: Region, outputs: list[Op]) -> list[Op]:
     return [op for op in region.ops if id(op) in needed]
 
 
-def build_graph(region: Region, outputs: list[Op], *, lowered: bool = False) -> BuiltGraph:
-    """The IR of a region, with only what is needed. lowered: for running, with leaf modules called directly."""
+def build_graph(
+    region: Region,
+    outputs: list[Op],
+    *,
+    lowered: bool = False,
+    name_state: Callable[[Input, set[str]], str] | None = None,
+) -> BuiltGraph:
+    """The IR of a region, with only what is needed.
+
+    lowered: for running, with leaf modules called directly. name_state: the target of a parameter, buffer or module, given
+    those that are taken.
+    """
     ops = live_ops(region, outputs)
     direct = {id(op): found for op in ops if lowered and op.op == "call_module" and (found := lower(region, op)) is not None}
     inputs: dict[int, Input] = {}
@@ -90,7 +100,9 @@ def build_graph(region: Region, outputs: list[Op], *, lowered: bool = False) -> 
     for item in inputs.values():
         if item.role == "placeholder":
             continue
-        name = known.get(item.source) or _state_name(item.source, taken)
+        name = known.get(item.source)
+        if name is None:
+            name = name_state(item, taken) if name_state is not None else state_name(item.source, taken)
         if item.source not in known:
             known[item.source] = name
             state.append((name, item))
@@ -115,8 +127,8 @@ def build_graph(region: Region, outputs: list[Op], *, lowered: bool = False) -> 
     return BuiltGraph(graph, placeholders, state, ops, outputs, input_nodes)
 
 
-def _state_name(source: Source, taken: set[str]) -> str:
-    """A dotted name for a parameter or module: the path the user would write, without the tables of nn.Module."""
+def state_path(source: Source) -> str:
+    """A dotted path for a parameter or module: as the user would write it, without ``self`` and the tables of nn.Module."""
     text = str(source)
     for noise in ("._modules", "._parameters", "._buffers"):
         text = text.replace(noise, "")
@@ -132,9 +144,14 @@ def _state_name(source: Source, taken: set[str]) -> str:
         parts.append(word)
     if len(parts) > 1 and parts[0] == "self":
         parts = parts[1:]
-    if parts and parts[0].isdigit():
-        parts[0] = f"_{parts[0]}"
-    name = ".".join(parts) or "state"
+    return ".".join(parts)
+
+
+def state_name(source: Source, taken: set[str]) -> str:
+    """`state_path`, made an attribute's name and unlike those in ``taken``, to which it is added."""
+    name = state_path(source) or "state"
+    if name[0].isdigit():
+        name = f"_{name}"
     base, count = name, 1
     while not _fits(name, taken):
         name = f"{base}_{count}"

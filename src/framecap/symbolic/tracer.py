@@ -22,7 +22,7 @@ from ..values.constant import Const
 from ..values.context_var import ContextVarValue
 from ..values.function import BuiltinValue, CellValue, ClassValue, ClosureValue, FunctionConst
 from ..values.instance import DELETED, EnumMember, InstanceValue
-from ..values.module import ModuleValue
+from ..values.module import ModuleValue, is_leaf_class
 from ..values.sequence import TupleValue
 from ..values.tensor import TensorValue
 from .arguments import Signature, bind_arguments
@@ -109,11 +109,20 @@ class Tracer(Region):
         self.set_variables: dict[int, ContextVarValue] = {}
         self.run_code: Callable[..., Value] = _no_runner
         self.broken_calls: dict[tuple[Any, int, Any], BrokenCall] = {}
-        self.leaf_policy: Callable[[Any], bool | None] | None = None
 
     def is_library(self, code: types.CodeType) -> bool:
         """Whether code is Python's or torch's own: breaks are shown where the user's code calls it."""
         return False
+
+    # Levels
+
+    def is_leaf_module(self, module: ModuleValue) -> bool:
+        """Whether a call of the module is one node."""
+        return is_leaf_class(module.cls)
+
+    def is_leaf_function(self, function: Any) -> bool:
+        """Whether a call of a Python function of the user's is one node."""
+        return function in LEAF_FUNCTIONS
 
     # Reads
 
@@ -277,8 +286,7 @@ class Tracer(Region):
             function.pin(self)
             detail = f"{function.describe()} belongs to {native_part(real)}, which runs natively"
             raise GraphBreak(DISABLED, detail, "None needed: the code around the call is captured.")
-        leaf = self.leaf_policy(real) if self.leaf_policy is not None else None
-        if real in LEAF_FUNCTIONS or leaf or is_torch_op(real):
+        if self.is_leaf_function(real) or is_torch_op(real):
             function.pin(self)
             return call_torch(self, real, args, kwargs)
         if function.source is not None:

@@ -28,7 +28,8 @@ from framecap.guards import (
 )
 
 from ..errors import TENSOR_SUBCLASS, GraphBreak
-from ..tracing.region import Input, is_argument
+from ..tracing.examples import NoExample
+from ..tracing.region import Input
 from ..values.base import Value
 from ..values.constant import IMMUTABLE, Const, Opaque, Record, is_immutable
 from ..values.context_var import ContextVarValue
@@ -72,7 +73,7 @@ def _literal(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     if known is not None:
         return known
     value: Value
-    if kind in (int, float) and source not in tx.fixed and (source in tx.dynamic or is_argument(source)):
+    if kind in (int, float) and tx.is_dynamic(source):
         tx.guard(TypeGuard(source, kind, where=tx.where))
         value = NumberValue(Input(source, real, _hint(source)), kind, source)
     else:
@@ -253,6 +254,7 @@ TABLE: dict[type, Callable[[Tracer, Any, Source], Value]] = {
     staticmethod: _pinned(PropertyLike),
     functools.partial: _typed(_partial),
     functools._lru_cache_wrapper: _pinned(BuiltinValue),
+    NoExample: lambda tx, real, source: TensorValue(Input(source, real, _hint(source)), torch.Tensor, source),
 }
 
 

@@ -6,6 +6,7 @@ else is computed with torch's FakeTensorMode, guarded by the metadata of every i
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import torch
 from framecap.guards import Attr, EqualsGuard, Get, Item, PredicateGuard, Source
 
 from ..errors import METADATA, GraphBreak
+from .examples import NoExample
 from .region import Input, Op
 
 if TYPE_CHECKING:
@@ -43,9 +45,11 @@ def is_size(ref: Any) -> bool:
 def peek(tx: Region, ref: Any) -> Any:
     """The number that ``ref`` has in this call, without a guard; UNKNOWN if it isn't a matter of inputs alone."""
     if isinstance(ref, Input):
-        return ref.example
+        return UNKNOWN if isinstance(ref.example, NoExample) else ref.example
     if not isinstance(ref, Op):
         return ref
+    if is_size(ref) and isinstance(ref.args[0].example, NoExample):
+        return UNKNOWN
     if is_size(ref):
         return getattr(ref.args[0].example, ref.target)(*ref.args[1:])
     if ref.op != "call_function":
@@ -65,9 +69,7 @@ def number_of(tx: Region, ref: Op, test: Callable[[Any], Any] | None) -> Any:
         code = f"lambda {', '.join(f'v{i}' for i in range(len(sources)))}: {text}"
         names: dict[str, Any] = {}
         function = eval(code, {"torch": torch, **_operators(ref)}, names)  # our own text, built from structured pieces
-        described = text
-        for i, source in reversed(list(enumerate(sources))):
-            described = described.replace(f"v{i}", str(source))
+        described = _described(ref)
         if test is bool:
             tx.guard(PredicateGuard(_key(code, function), tuple(sources), described, bool(value), where=tx.where))
             return bool(value)
@@ -130,6 +132,28 @@ def _text(ref: Any, sources: list[Source]) -> str:
     return f"{_operator_name(ref.target)}({', '.join(_text(a, sources) for a in ref.args)})"
 
 
+_SIGNS = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//", operator.mod: "%",
+    operator.pow: "**", operator.lt: "<", operator.le: "<=", operator.eq: "==", operator.ne: "!=", operator.gt: ">",
+    operator.ge: ">=",
+}  # fmt: skip
+
+
+def _described(ref: Any, inner: bool = False) -> str:
+    """The number as a user would write it."""
+    if isinstance(ref, Input):
+        return str(ref.source)
+    if not isinstance(ref, Op):
+        return repr(ref)
+    if is_size(ref):
+        return f"{ref.args[0].source}.{ref.target}({', '.join(map(repr, ref.args[1:]))})"
+    sign = _SIGNS.get(ref.target)
+    if sign is not None and len(ref.args) == 2:
+        text = f"{_described(ref.args[0], True)} {sign} {_described(ref.args[1], True)}"
+        return f"({text})" if inner else text
+    return f"{ref.target.__name__}({', '.join(_described(a) for a in ref.args)})"
+
+
 # Fake tensors
 
 
@@ -157,12 +181,14 @@ def fake_of(tx: Region, ref: Any) -> Any:
             if ref.fake is None:
                 ref.fake = _to_fake(ref.example)
             return ref.fake
+        if isinstance(ref.example, NoExample):
+            raise ref.example.unknown()
         tx.guard_equals(ref.source, ref.example)
         return ref.example
     if not isinstance(ref, Op):
         return ref
     # Long chains are evaluated iteratively, in recording order.
-    pending = _slice(ref)
+    pending = slice_of(ref)
     for op in pending:
         if op.fake is None:
             op.fake = _run_fake(tx, op)
@@ -181,7 +207,8 @@ def guard_tensor(tx: Region, source: Source, tensor: torch.Tensor) -> None:
         tx.guard(EqualsGuard(Get(source, name), getattr(tensor, name), where=tx.where))
 
 
-def _slice(ref: Op) -> list[Op]:
+def slice_of(ref: Op) -> list[Op]:
+    """``ref`` and the operators that it depends on, each after those it uses."""
     seen: dict[int, Op] = {}
     stack: list[Any] = [ref]
     while stack:

@@ -92,11 +92,12 @@ class Op:
 class Effect:
     """A mutation that others can observe, replayed after the graph in program order.
 
-    kind: see `epilogue.py`, which has the code for each.
+    kind: see `epilogue.py`, which has the code for each. where: file and line of the user's code.
     """
 
     kind: str
     operands: tuple[Any, ...]
+    where: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,8 @@ class Region:
         self.grad_mode: bool | None = None
         self.mode_handlers: list[Any] = []
         self.shapes: dict[int, Any] = {}
-        self.fixed: set[Source] = set()
-        """Arguments whose numbers are constants, whatever else would make them dynamic."""
+        self.without_examples = False
+        """Whether arguments stand for tensors of which nothing is known (`framecap.capture` without examples)."""
         self.handled: list[Value] = []
         """Exceptions being handled symbolically, innermost last."""
 
@@ -181,6 +182,14 @@ class Region:
         if guard not in self.guard_keys:
             self.guard_keys.add(guard)
             self.guards.append(guard)
+
+    def is_dynamic(self, source: Source) -> bool:
+        """Whether a number found here may change from call to call: it is then an input, not a constant."""
+        return source in self.dynamic or is_argument(source)
+
+    def known_value(self, ref: Any) -> Any:
+        """The tensor that ``ref`` computes if that is a matter of constants and sizes; None if not, or not to be asked."""
+        return None
 
     @property
     def where(self) -> tuple[str, int] | None:
@@ -239,7 +248,7 @@ class Region:
 
     def record(self, kind: str, *operands: Any) -> None:
         """Record an effect."""
-        self.effects.append(Effect(kind, operands))
+        self.effects.append(Effect(kind, operands, self.where))
 
     def in_try(self) -> bool:
         """Whether a handler of the program (not of a torch mode) stands around the current instruction."""

@@ -86,13 +86,13 @@ def flat(args: Any) -> list[Any]:
 
 def is_number(ref: Any) -> bool:
     if isinstance(ref, Input):
-        return not isinstance(ref.example, torch.Tensor)
+        return isinstance(ref.example, (int, float, complex))
     return bool(ref.scalar and ref.target is not operator.getitem)
 
 
 def _input_shape(tx: Region, item: Input) -> Shape:
     if not isinstance(item.example, torch.Tensor):
-        return []
+        return [] if is_number(item) else None
     rank = item.example.dim()
     tx.guard(EqualsGuard(Get(item.source, "ndim"), rank, where=tx.where))
     return [size_op(item, i) for i in range(rank)]
@@ -172,7 +172,30 @@ def _sizes(values: Any) -> list[Any]:
 def _view(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
     if any(isinstance(a, torch.dtype) for a in op.args[1:]) or op.kwargs or len(op.args) < 2:
         return None
-    return _sizes(op.args[1:])
+    given = op.args[1] if len(op.args) == 2 and isinstance(op.args[1], (tuple, list)) else op.args[1:]
+    sizes = _sizes(op.args[1:])
+    open_dims = [i for i, size in enumerate(sizes) if size is None]
+    if len(open_dims) == 1 and type(given[open_dims[0]]) is int and first is not None:
+        sizes[open_dims[0]] = _remaining(first, [size for size in sizes if size is not None])
+    return sizes
+
+
+def _remaining(whole: list[Any], others: list[Any]) -> Any:
+    """The size written as -1: the product of ``whole`` over that of ``others``, with what is in both cancelled."""
+    rest = list(whole)
+    divisors = []
+    for size in others:
+        match = next((i for i, mine in enumerate(rest) if _same(mine, size)), None)
+        if match is None:
+            divisors.append(size)
+        else:
+            del rest[match]
+    product: Any = 1
+    for size in rest:
+        product = size if product == 1 else number(operator.mul, product, size)
+    for size in divisors:
+        product = number(operator.floordiv, product, size) if size != 0 else None
+    return product
 
 
 def _expand(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
@@ -259,8 +282,11 @@ def _linear(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
 
 
 def _embedding(tx: Region, op: Op, first: Shape, of: Any) -> Shape:
-    if first is None or op.op != "call_module":
+    if first is None:
         return None
+    if op.op != "call_module":
+        weight = of(op.args[1]) if len(op.args) > 1 else None
+        return [*first, weight[1]] if weight is not None and len(weight) == 2 else None
     source = Item(Attr(op.target.source, "_parameters"), "weight")
     tx.guard(EqualsGuard(Get(source, "shape"), op.target.example.weight.shape, where=tx.where))
     return [*first, op.target.example.weight.shape[1]]

@@ -93,7 +93,7 @@ class ModuleValue(InstanceValue):
         caller, _ = class_lookup(tx, self.cls, "__call__")
         if caller is not nn.Module.__dict__["__call__"]:
             return super().call(tx, args, kwargs)
-        if is_leaf_class(self.cls):
+        if tx.is_leaf_module(self):
             return self.call_leaf(tx, args, kwargs)
         if self.attrs.get("forward", DELETED) is not DELETED or raw_attribute(self.real, "forward") is not MISSING:
             raise GraphBreak(UNSUPPORTED_VALUE, f"{self.describe()} has a forward of its own")

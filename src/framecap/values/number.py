@@ -86,7 +86,7 @@ def number_op(tx: Region, target: Any, *operands: Value) -> Value:
         if isinstance(o, (NumberValue, Const))
     ]
     unstable = target in (operator.pow, operator.ipow) or any(e is metadata.UNKNOWN for e in examples)
-    if unstable and target not in _TOTAL:
+    if unstable and target not in _TOTAL and not (tx.without_examples and target in _ARITHMETIC):
         reals = [o.concrete(tx) if isinstance(o, NumberValue) else o.value for o in operands]  # type: ignore[attr-defined]
         return from_real(real_call(target, *reals))
     if any(e is metadata.UNKNOWN for e in examples):
@@ -106,6 +106,8 @@ def number_op(tx: Region, target: Any, *operands: Value) -> Value:
 
 
 _COMPARISONS = {operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge}
+_ARITHMETIC = {operator.floordiv, operator.mod, operator.truediv, operator.neg}
+"""Operators whose result's type doesn't depend on the numbers, though they may raise."""
 _TOTAL = {operator.add, operator.sub, operator.mul, *_COMPARISONS}
 
 

@@ -14,6 +14,7 @@ from ..tracing import dtypes, metadata, rules
 from ..tracing.region import Input, Op
 from .base import Args, Kwargs, Raised, Value
 from .constant import Const, constant_of
+from .deferred import Deferred
 from .number import NumberValue
 
 if TYPE_CHECKING:
@@ -71,8 +72,9 @@ class TensorValue(Value):
 
     @property
     def example(self) -> torch.Tensor | None:
-        """The real tensor, for an input of the region."""
-        return self.ref.example if isinstance(self.ref, Input) else None
+        """The real tensor, for an input of the region of which there is one."""
+        example = self.ref.example if isinstance(self.ref, Input) else None
+        return example if isinstance(example, torch.Tensor) else None
 
     # Attributes
 
@@ -82,7 +84,7 @@ class TensorValue(Value):
         if name == "ndim":
             return Const(self.rank(tx))
         if name in METADATA:
-            return Const(self.read(tx, name))
+            return self.deferred(tx, name) if self.is_open(tx) else Const(self.read(tx, name))
         if name == "requires_grad":
             return Const(self.requires_grad(tx))
         if name in VIEWS:
@@ -132,6 +134,13 @@ class TensorValue(Value):
             raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"a result of type {type(fake).__name__} was taken for a tensor")
         return fake
 
+    def is_open(self, tx: Region) -> bool:
+        """Whether nothing may be known of the tensor, because no examples were given."""
+        return tx.without_examples and self.example is None
+
+    def deferred(self, tx: Region, name: str) -> Value:
+        return Deferred(tx.add_op("call_function", getattr, (self.ref, name), scalar=True), self, name)
+
     def requires_grad(self, tx: Region) -> bool:
         if isinstance(self.ref, Input):
             if any(op.impure for op in tx.ops):
@@ -162,6 +171,8 @@ class TensorValue(Value):
     def shape(self, tx: Region) -> Value:
         from .sequence import TupleValue
 
+        if self.is_open(tx) and rules.shape_of(tx, self.ref) is None:
+            return self.deferred(tx, "shape")
         return TupleValue([self.size(tx, i) for i in range(self.rank(tx))], torch.Size)
 
     # Protocols
@@ -173,6 +184,9 @@ class TensorValue(Value):
         tx.tensor_op("call_function", operator.setitem, (self, key, value), mutates=self)
 
     def truth(self, tx: Region) -> bool:
+        known = tx.known_value(self.ref)
+        if known is not None and known.numel() == 1:
+            return bool(known)
         raise GraphBreak(DATA_DEPENDENT, f"a branch depends on the value of {self.describe()}")
 
     def length(self, tx: Region) -> int:
