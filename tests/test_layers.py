@@ -11,7 +11,7 @@ import pytest
 SRC = Path(__file__).parent.parent / "src"
 
 LOW = {"errors", "config", "graph", "guards"}
-VALUES = LOW | {"tracing", "values"}
+VALUES = LOW | {"tracing", "values", "policy"}
 MODELS = VALUES | {"models"}
 SYMBOLIC = MODELS | {"bytecode", "symbolic"}
 OPCODES = SYMBOLIC | {"opcodes"}

@@ -168,7 +168,7 @@ remember(PyObject *code, void *state)
 static PyObject *
 ask_for_twin(ThreadObject *thread, PyCodeObject *code)
 {
-    if (on_code == NULL) {
+    if (on_code == NULL || _Py_IsFinalizing()) {
         Py_RETURN_NONE;
     }
     PyObject *callback = Py_NewRef(on_code);

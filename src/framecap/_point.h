@@ -399,7 +399,7 @@ run_point(PointObject *self, ThreadObject *thread, Frame *frame)
         }
     }
     self->misses++;
-    if (on_miss == NULL) {
+    if (on_miss == NULL || _Py_IsFinalizing()) {
         Py_RETURN_NONE;
     }
     PyObject *slots = slots_tuple(frame->localsplus, frame->f_code->co_nlocalsplus + self->depth);

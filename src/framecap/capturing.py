@@ -45,7 +45,7 @@ from .values.base import Raised, Unmaterialisable, Value
 from .values.constant import Const
 from .values.context_var import TokenValue
 from .values.function import CellValue
-from .values.lookup import HEAP_TYPE
+from .values.lookup import HEAP_TYPE, instance_dict
 from .values.method import MethodValue
 
 MAX_RESTARTS = 12
@@ -108,7 +108,7 @@ class CaptureTracer(Tracer):
             if index < len(names):
                 self.guard(UnboundGuard(source, where=self.where))
             value = None if index < len(names) else NULL
-        elif isinstance(real, types.CellType):
+        elif type(real) is types.CellType:
             value = outside_cell(self, real, source)
         else:
             value = self.wrap(real, source)
@@ -178,7 +178,7 @@ def has_finalizer(real: Any) -> bool:
     elif type(real) is dict:
         held = real.values()
     elif type(real).__flags__ & HEAP_TYPE:
-        held = getattr(real, "__dict__", {}).values()
+        held = instance_dict(real).values()
     return any(hasattr(type(item), "__del__") for item in itertools.islice(held, 64))
 
 

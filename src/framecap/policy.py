@@ -44,6 +44,11 @@ def why_skipped(code: CodeType) -> str | None:
     return None
 
 
+def is_installed(filename: object) -> bool:
+    """Whether a file belongs to Python or an installed package, rather than to the program."""
+    return isinstance(filename, str) and filename.startswith((STANDARD, *SITE_PACKAGES, TORCH))
+
+
 def _installed_package(filename: str) -> str | None:
     """The top-level name of the installed package that a file belongs to, or None for the user's own files."""
     for folder in SITE_PACKAGES:

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ..errors import AUTOGRAD, CONTEXT_MANAGER, UNKNOWN_CALL, UNSUPPORTED_VALUE, GraphBreak
+from framecap.guards import Call, EqualsGuard, Get, IsGuard
+
+from ..errors import AUTOGRAD, CONTEXT_MANAGER, RAISES, UNKNOWN_CALL, UNSUPPORTED_VALUE, GraphBreak
+from ..values.arity import run_model
 from ..values.base import Args, Kwargs, Raised, Value
-from ..values.constant import UNKNOWN, Const, Record, constant_of, from_real, real_call
+from ..values.constant import UNKNOWN, Const, Record, constant_of, from_real, is_immutable, real_call
 from ..values.context import GradModeValue
 from ..values.decorated import PartialValue
 from ..values.exception import ExceptionValue
 from ..values.function import CellValue, ClassValue, FunctionConst
 from ..values.instance import InstanceValue
 from ..values.iterator import EnumerateIterator, FilterIterator, Iterator, MapIterator, SequenceIterator, ZipIterator
-from ..values.lookup import HEAP_TYPE, class_lookup
+from ..values.lookup import HEAP_TYPE, class_dict_lookup, class_lookup, module_of, mro_of
 from ..values.mapping import DictValue
 from ..values.method import MethodValue
 from ..values.module import ScratchModule
@@ -51,7 +54,6 @@ def real_class(tx: Region, value: Value) -> Any:
     real = getattr(value, "value", None)
     if isinstance(real, types.UnionType):
         if value.source is not None:
-            from framecap.guards import IsGuard
 
             tx.guard(IsGuard(value.source, real, where=tx.where))
         return tuple(typing.get_args(real))
@@ -83,7 +85,7 @@ def _is_instance(tx: Region, value: Value, kind: type, option: Any) -> bool:
         if option is nn.Parameter and value.example is not None:
             return isinstance(value.example, nn.Parameter)
         if (
-            option.__module__.startswith("torch")
+            module_of(option).startswith("torch")
             and issubclass(option, torch.Tensor)
             and meta is not type(torch.Tensor)
         ):
@@ -94,18 +96,32 @@ def _is_instance(tx: Region, value: Value, kind: type, option: Any) -> bool:
     if (
         issubclass(meta, abc.ABCMeta)
         or meta in (type(torch.Tensor), type(nn.Parameter))
-        or option.__module__ in ("typing", "collections.abc")
+        or module_of(option) in ("typing", "collections.abc")
     ):
         if (
             "__instancecheck__" in meta.__dict__
             and meta is not abc.ABCMeta
-            and not meta.__module__.startswith(("torch", "typing", "abc"))
+            and not module_of(meta).startswith(("torch", "typing", "abc"))
         ):
             raise GraphBreak(UNSUPPORTED_VALUE, f"the metaclass of {option.__name__} decides isinstance()")
-        return bool(real_call(issubclass, kind, option))
+        return is_virtual_subclass(tx, kind, option)
     if "__instancecheck__" in meta.__dict__:
         raise GraphBreak(UNSUPPORTED_VALUE, f"the metaclass of {option.__name__} decides isinstance()")
     return False
+
+
+def is_virtual_subclass(tx: Region, kind: type, option: type) -> bool:
+    """``issubclass(kind, option)`` for an abstract class, under the guard that no class is registered since."""
+    hook = class_dict_lookup(option, "__subclasshook__")
+    function = getattr(hook, "__func__", None)
+    if isinstance(function, types.FunctionType) and function.__module__ not in ABSTRACT:
+        raise GraphBreak(UNSUPPORTED_VALUE, f"__subclasshook__ of {option.__name__} decides isinstance()")
+    tx.guard(EqualsGuard(Call(abc.get_cache_token, None), abc.get_cache_token(), where=tx.where))
+    return bool(real_call(issubclass, kind, option))
+
+
+ABSTRACT = ("abc", "typing", "collections.abc", "_collections_abc", "contextlib", "io", "numbers", "os", "importlib.abc")
+"""Modules of Python's own abstract classes, whose __subclasshook__ looks at nothing but classes."""
 
 
 # Calling a class
@@ -117,7 +133,7 @@ def instantiate(tx: Region, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
     model = MODELS.get(real)
     if model is not None:
         cls.pin(tx)
-        result: Value = model(tx, args, kwargs)
+        result: Value = run_model(real, model, tx, args, kwargs)
         return result
     cls.pin(tx)
     if issubclass(real, BaseException):
@@ -126,7 +142,7 @@ def instantiate(tx: Region, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         return _enum(tx, real, args, kwargs)
     if issubclass(real, torch.autograd.Function):
         raise GraphBreak(AUTOGRAD, f"{cls.describe()} is instantiated")
-    if real.__module__ in STATELESS_MODULES and issubclass(real, nn.Module):
+    if module_of(real) in STATELESS_MODULES and issubclass(real, nn.Module):
         return _scratch_module(tx, cls, args, kwargs)
     if issubclass(real, (nn.Module, torch.Tensor)) or not real.__flags__ & HEAP_TYPE:
         raise GraphBreak(UNKNOWN_CALL, f"{cls.describe()} is instantiated")
@@ -164,7 +180,7 @@ def _user_class(tx: Region, cls: ClassValue, args: Args, kwargs: Kwargs) -> Valu
         )
     else:
         made = new_instance(tx, real, args, kwargs)
-    if not issubclass(made.python_type(), real):
+    if real not in mro_of(made.python_type()):
         return made
     starter, source = class_lookup(tx, real, "__init__")
     if isinstance(starter, types.FunctionType):
@@ -185,10 +201,9 @@ def _missing() -> Any:
 
 
 def _unwrapped(tx: Region, cls: type, source: Any) -> Any:
-    from framecap.guards import Get, IsGuard
 
     found = next(c.__dict__["__new__"] for c in cls.__mro__ if "__new__" in c.__dict__)
-    if isinstance(found, staticmethod):
+    if type(found) is staticmethod:
         tx.guard(IsGuard(source, found, where=tx.where))
         return Get(source, "__func__")
     return source
@@ -225,7 +240,7 @@ def _enum(tx: Region, real: Any, args: Args, kwargs: Kwargs) -> Value:
     value = constant_of(tx, args[0]) if len(args) == 1 and not kwargs else UNKNOWN
     if isinstance(args[0], InstanceValue) and isinstance(args[0].real, real):
         return args[0]
-    if value is not UNKNOWN and value in real._value2member_map_:
+    if value is not UNKNOWN and is_immutable(value) and value in real._value2member_map_:
         return tx.enum_member(real._value2member_map_[value])
     raise GraphBreak(UNKNOWN_CALL, f"a member of {real.__name__} is looked up")
 
@@ -359,7 +374,7 @@ def _number_class(cls: type) -> None:
                 return found
         reals = [real, *(constant_of(tx, a) for a in args[1:])]
         if any(r is UNKNOWN for r in reals) or kwargs:
-            raise GraphBreak(UNSUPPORTED_VALUE, f"{cls.__name__}() of {args[0].describe()}")
+            raise GraphBreak(UNSUPPORTED_VALUE, f"{cls.__name__}() of {args[0].describe() if args else 'nothing'}")
         return from_real(real_call(cls, *reals))
 
 
@@ -388,6 +403,8 @@ def _no_str(args: Args) -> Value:
 @models(super)
 def _super(tx: Region, args: Args, kwargs: Kwargs) -> Value:
     if args:
+        if len(args) == 1:
+            raise GraphBreak(UNSUPPORTED_VALUE, "an unbound super object is made")
         cls, owner = args
     else:
         frame = tx.frame
@@ -397,13 +414,12 @@ def _super(tx: Region, args: Args, kwargs: Kwargs) -> Value:
             raise GraphBreak(UNSUPPORTED_VALUE, "super() outside of a class")
         index = frame.program.slot_count - len(names) + names.index("__class__")
         found = frame.cell(index).load(tx)
-        assert found is not None
-        cls = found
-        owner = frame.load_slot(0)
-        if isinstance(owner, CellValue):
-            inner = owner.load(tx)
-            assert inner is not None
-            owner = inner
+        first = frame.load_slot(0)
+        if isinstance(first, CellValue):
+            first = first.load(tx)
+        if found is None or first is None:
+            raise GraphBreak(RAISES, "super() without a class or a first argument")
+        cls, owner = found, first
     if not isinstance(cls, ClassValue):
         cls.refuse("super() of it")
     return SuperValue(cls.cls, owner)

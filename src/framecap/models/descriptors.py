@@ -9,7 +9,7 @@ import torch
 
 from ..errors import UNKNOWN_CALL, GraphBreak
 from ..values.base import Args, Kwargs, Value
-from ..values.constant import UNKNOWN, Const, ConstMethod, constant_of, from_real, real_call
+from ..values.constant import UNKNOWN, Const, ConstMethod, constant_of, from_real, is_immutable, real_call
 from ..values.exception import ExceptionValue
 from ..values.function import BuiltinValue, ClassValue
 from ..values.instance import InstanceValue, storage_method
@@ -90,7 +90,7 @@ def _method(tx: Region, owner: type, name: str, real: Any, args: Args, kwargs: K
         if isinstance(target, TupleValue) and name == "__len__":
             return Const(len(target.items))
         return target.getattr(tx, name).call(tx, rest, kwargs)
-    if isinstance(target, Const) and issubclass(type(target.value), owner):
+    if isinstance(target, Const) and is_immutable(target.value) and issubclass(type(target.value), owner):
         return ConstMethod(target, name).call(tx, rest, kwargs)
     return None
 

@@ -198,7 +198,7 @@ def _signature(tx: Region, args: Any, kwargs: Any) -> Value:
         if isinstance(inner, FunctionConst):
             inner.pin(tx)
     table = DictValue(OrderedDict)
-    for name, parameter in list(inspect.signature(function.value).parameters.items())[skip:]:
+    for name, parameter in list(real_call(inspect.signature, function.value).parameters.items())[skip:]:
         table.entries[name] = (Const(name), Opaque(parameter))
     return SignatureValue(table)
 

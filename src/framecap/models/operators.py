@@ -182,7 +182,7 @@ def unary(tx: Region, op: Any, value: Value) -> Value:
     if isinstance(value, InstanceValue):
         if isinstance(value, EnumMember):
             return _enum_result(tx, real_call(op, value.real))
-        name = {operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__"}[op]
+        name = {operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", abs: "__abs__"}[op]
         found = value.special(tx, name, [])
         if found is not None:
             return found

@@ -93,14 +93,20 @@ def format_value_op(frame: SymbolicFrame, inst: Instruction) -> None:
 def list_append(frame: SymbolicFrame, inst: Instruction) -> None:
     """[.. list .., item] -> [.. list ..]"""
     item = frame.pop()
-    frame.stack[-inst.arg].append(frame.tx, item)
+    made = frame.stack[-inst.arg]
+    if not isinstance(made, ListValue):
+        made.refuse("going on with a comprehension of so many items")
+    made.append(frame.tx, item)
 
 
 @handles("SET_ADD")
 def set_add(frame: SymbolicFrame, inst: Instruction) -> None:
     """[.. set .., item] -> [.. set ..]"""
     item = frame.pop()
-    frame.stack[-inst.arg].add(frame.tx, item)
+    made = frame.stack[-inst.arg]
+    if not isinstance(made, SetValue):
+        made.refuse("going on with a comprehension of such items")
+    made.add(frame.tx, item)
 
 
 @handles("MAP_ADD")

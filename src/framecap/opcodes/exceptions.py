@@ -10,6 +10,7 @@ from ..values.base import Raised, Value
 from ..values.constant import Const
 from ..values.exception import ExceptionValue
 from ..values.function import ClassValue
+from ..values.lookup import mro_of
 from ..values.sequence import TupleValue
 
 if TYPE_CHECKING:
@@ -72,9 +73,9 @@ def check_exc_match(frame: SymbolicFrame, inst: Instruction) -> None:
 
 
 def matches(exception: ExceptionValue, option: Value) -> bool:
-    if not isinstance(option, ClassValue) or not issubclass(option.cls, BaseException):
+    if not isinstance(option, ClassValue) or BaseException not in mro_of(option.cls):
         raise GraphBreak(UNSUPPORTED_VALUE, f"{option.describe()} stands in an except clause")
-    return issubclass(exception.cls, option.cls)
+    return option.cls in mro_of(exception.cls)
 
 
 @handles("RERAISE")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from framecap.guards import Const as ConstSource
 from framecap.guards import Item
 
-from ..errors import SIDE_EFFECT, UNSUPPORTED_OPCODE, GraphBreak
+from ..errors import SIDE_EFFECT, UNSUPPORTED_OPCODE, UNSUPPORTED_VALUE, GraphBreak
 from ..symbolic.handlers import handles
 from ..symbolic.stack import NULL
 from ..values.base import Raised, Value
@@ -284,5 +284,6 @@ def import_name(frame: SymbolicFrame, inst: Instruction) -> None:
 def import_from(frame: SymbolicFrame, inst: Instruction) -> None:
     """[module] -> [module, module.name]"""
     module = frame.stack[-1]
-    assert isinstance(module, ModuleNamespace)
+    if not isinstance(module, ModuleNamespace):
+        raise GraphBreak(UNSUPPORTED_VALUE, f"{module.describe()} is imported from as a module")
     frame.push(module.getattr(frame.tx, inst.argval))

@@ -208,8 +208,7 @@ def run_inlined(tx: Tracer, function: Value, signature: Signature, slots: list[V
         tx.note_broken_call(key, graph_break)
         raise
     assert result is not None
-    if broken is not None:
-        del tx.broken_calls[key]
+    tx.broken_calls.pop(key, None)
     return result
 
 

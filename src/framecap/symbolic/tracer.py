@@ -17,6 +17,7 @@ from ..errors import DISABLED, IMPURE, UNKNOWN_CALL, GraphBreak
 from ..models import builtins, operators, torch_ops
 from ..models.registry import MODELS
 from ..tracing.region import Input, Op, Region
+from ..values.arity import run_model
 from ..values.base import Args, Kwargs, Value
 from ..values.constant import Const
 from ..values.context_var import ContextVarValue
@@ -263,7 +264,7 @@ class Tracer(Region):
         model = lookup(MODELS, real)
         if model is not None:
             function.pin(self)
-            return model(self, args, kwargs)
+            return run_model(real, model, self, args, kwargs)
         if lookup(LEAF_FUNCTIONS, real) or is_torch_op(real):
             function.pin(self)
             return call_torch(self, real, args, kwargs)
@@ -278,7 +279,7 @@ class Tracer(Region):
         model = lookup(MODELS, real)
         if model is not None:
             function.pin(self)
-            return model(self, args, kwargs)
+            return run_model(real, model, self, args, kwargs)
         if real in EAGER_FUNCTIONS:
             function.pin(self)
             raise GraphBreak(DISABLED, f"{function.describe()} runs natively by framecap.disable")

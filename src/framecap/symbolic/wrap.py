@@ -36,6 +36,7 @@ from ..values.context_var import ContextVarValue
 from ..values.decorated import PartialValue
 from ..values.function import BuiltinValue, ClassValue, FunctionConst, ModuleNamespace, PropertyLike
 from ..values.instance import EnumMember, InstanceValue
+from ..values.lookup import dict_of, module_of, mro_of
 from ..values.mapping import DictValue, plain_key
 from ..values.method import MethodValue
 from ..values.module import TABLES, ModuleValue
@@ -174,7 +175,7 @@ def _function(tx: Tracer, real: types.FunctionType, source: Source) -> Value:
 
 def _builtin(tx: Tracer, real: Any, source: Source) -> Value:
     owner = getattr(real, "__self__", None)
-    if owner is None or isinstance(owner, (types.ModuleType, type)) or type(owner).__module__ == "pybind11_builtins":
+    if owner is None or issubclass(type(owner), (types.ModuleType, type)) or module_of(type(owner)) == "pybind11_builtins":
         tx.guard(IsGuard(source, real, where=tx.where))
         return BuiltinValue(real, source)
     if type(real) is types.BuiltinMethodType and type(owner) in (list, dict, set, OrderedDict):
@@ -280,7 +281,7 @@ def _by_family(kind: type) -> Callable[[Tracer, Any, Source], Value]:
         return _typed(_list_instance)
     if base is tuple:
         return _typed(_tuple)
-    if any("__call__" in c.__dict__ for c in kind.__mro__) and kind.__module__ in ("builtins", "torch", "torch._C", "torch._ops"):
+    if any("__call__" in dict_of(c) for c in mro_of(kind)) and module_of(kind) in ("builtins", "torch", "torch._C", "torch._ops"):
         return _pinned(BuiltinValue)
     return _typed(_opaque)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from framecap.guards import AbsentKeyGuard, DictOf, IsGuard, Item
 
 from ..errors import UNKNOWN_CALL, UNSUPPORTED_ATTRIBUTE, GraphBreak
+from ..policy import is_installed
 from .base import Args, Kwargs, Raised, Value
 from .constant import Const
 from .exception import ExceptionValue
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
     from ..symbolic.epilogue import Emitter
     from ..symbolic.tracer import Tracer as Region
+
+
+HEAP_TYPE = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: classes without it can't be changed, so what is found on them needs no guard."""
 
 
 class RealCallable(Value):
@@ -32,7 +37,9 @@ class RealCallable(Value):
         return type(self.value)
 
     def describe(self) -> str:
-        name = getattr(self.value, "__qualname__", getattr(self.value, "__name__", repr(self.value)))
+        if not isinstance(self, (FunctionConst, ClassValue)) and type(self.value).__flags__ & HEAP_TYPE:
+            return f"an object of type {type(self.value).__name__}"  # its attributes may be computed by the program
+        name = getattr(self.value, "__qualname__", getattr(self.value, "__name__", type(self.value).__name__))
         module = getattr(self.value, "__module__", None)
         return f"{module}.{name}" if module and module not in ("builtins", "__main__") else str(name)
 
@@ -159,6 +166,11 @@ class ModuleNamespace(RealCallable):
     __slots__ = ()
 
     def getattr(self, tx: Region, name: str) -> Value:
+        from .lookup import class_dict_lookup
+
+        reader = class_dict_lookup(type(self.value), "__getattribute__")
+        if reader is not types.ModuleType.__getattribute__:
+            raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"the class of {self.describe()} has a __getattribute__ of its own")
         space = self.value.__dict__
         overlay = tx.namespace_of(space, DictOf(self.source) if self.source is not None else None)
         found = overlay.find(tx, name)
@@ -167,6 +179,8 @@ class ModuleNamespace(RealCallable):
         if name == "__dict__":
             return super().getattr(tx, name)
         if "__getattr__" in space or type(self.value) is not types.ModuleType:
+            if not is_installed(space.get("__file__")):
+                raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"attribute {name!r} of {self.describe()} is computed by its code")
             try:
                 real = getattr(self.value, name)
             except AttributeError:
@@ -178,7 +192,7 @@ class ModuleNamespace(RealCallable):
             return tx.wrap(real, Get(self.source, name))
         if self.source is not None:
             tx.guard(AbsentKeyGuard(DictOf(self.source), name, where=tx.where))
-        message = f"module {self.value.__name__!r} has no attribute {name!r}"
+        message = f"module {self.value.__dict__.get('__name__', '?')!r} has no attribute {name!r}"
         raise Raised(ExceptionValue(AttributeError, [Const(message)]))
 
     def setattr(self, tx: Region, name: str, value: Value) -> None:

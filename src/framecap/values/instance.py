@@ -360,12 +360,11 @@ class EnumMember(InstanceValue):
             tx.guard(IsGuard(self.source, self.real, where=tx.where))
 
     def getattr(self, tx: Region, name: str) -> Value:
-        if name in ("name", "_name_"):
-            return Const(self.real._name_)
-        if name in ("value", "_value_"):
+        own = {"name": "_name_", "value": "_value_"}.get(name, name)
+        if own in ("_name_", "_value_") and (found := raw_attribute(self.real, own)) is not MISSING:
             from .constant import from_real
 
-            return from_real(self.real._value_)
+            return from_real(found)
         return super().getattr(tx, name)
 
     def hash_key(self, tx: Region) -> Any:

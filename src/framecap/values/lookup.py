@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections import namedtuple
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from ..errors import UNSUPPORTED_ATTRIBUTE, GraphBreak
 from .base import Raised, Value
 from .constant import Const
 from .exception import ExceptionValue
-from .function import BuiltinValue, ClassValue, FunctionConst, PropertyLike
+from .function import HEAP_TYPE, BuiltinValue, ClassValue, FunctionConst, PropertyLike
 from .method import MethodValue
 from .sequence import TupleValue
 
@@ -25,12 +26,42 @@ if TYPE_CHECKING:
     from ..symbolic.tracer import Tracer as Region
 
 MISSING: Any = object()
-HEAP_TYPE = 1 << 9
-"""Py_TPFLAGS_HEAPTYPE: classes without it can't be changed, so what is found on them needs no guard."""
 SLOT = types.MemberDescriptorType
 GETSET = types.GetSetDescriptorType
 FIELD = type(namedtuple("Sample", "field").field)  # type: ignore[attr-defined]
 """The descriptor of a named tuple's field; its __reduce__ tells the position."""
+
+
+_MRO, _DICT, _MODULE = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__", "__module__"))
+
+
+def mro_of(cls: type) -> tuple[type, ...]:
+    """The class's mro, whatever its metaclass says. Breaks the graph for a class that is still being made."""
+    mro: tuple[type, ...] | None = _MRO(cls)
+    if mro is None:
+        raise GraphBreak(UNSUPPORTED_ATTRIBUTE, "the class is still being made")
+    return mro
+
+
+def dict_of(cls: type) -> types.MappingProxyType[str, Any]:
+    """The class's own attributes. Breaks the graph if a look-up in them might run the program's code, for an odd key."""
+    space: types.MappingProxyType[str, Any] = _DICT(cls)
+    known = _plain.get(id(cls))
+    if known is None or known() is not cls:
+        if not all(type(key) is str for key in space):
+            raise GraphBreak(UNSUPPORTED_ATTRIBUTE, "the class has attributes whose names aren't plain strings")
+        _plain[id(cls)] = weakref.ref(cls)
+    return space
+
+
+_plain: dict[int, weakref.ref[type]] = {}
+"""Classes by id whose attributes all have plain strings as names; those added later always have."""
+
+
+def module_of(cls: type) -> str:
+    """The name of the module that a class was made in, whatever its metaclass says; "" if that is no string."""
+    name = _MODULE(cls)
+    return name if type(name) is str else ""
 
 
 def class_lookup(tx: Region, cls: type, name: str) -> tuple[Any, Source | None]:
@@ -38,9 +69,10 @@ def class_lookup(tx: Region, cls: type, name: str) -> tuple[Any, Source | None]:
 
     A found object is guarded by whoever uses it, through the source.
     """
-    for owner in cls.__mro__:
-        if name in owner.__dict__:
-            return owner.__dict__[name], TypeAttr(ConstSource(cls), name)
+    for owner in mro_of(cls):
+        space = dict_of(owner)
+        if name in space:
+            return space[name], TypeAttr(ConstSource(cls), name)
     if cls.__flags__ & HEAP_TYPE:
         tx.guard(AbsentTypeAttrGuard(ConstSource(cls), name, where=tx.where))
     return MISSING, None
@@ -158,13 +190,14 @@ def generic_getattr(tx: Region, owner: Value, cls: type, name: str, read: Read, 
 
 def super_lookup(tx: Region, cls: type, start: type, name: str) -> tuple[Any, Source | None]:
     """As `class_lookup`, on the classes after ``start`` in the mro of ``cls``. Every class passed over is guarded."""
-    mro = cls.__mro__
+    mro = mro_of(cls)
     for owner in mro[mro.index(start) + 1 :]:
-        if name in owner.__dict__:
-            return owner.__dict__[name], TypeAttr(ConstSource(owner), name)
+        space = dict_of(owner)
+        if name in space:
+            return space[name], TypeAttr(ConstSource(owner), name)
         if owner.__flags__ & HEAP_TYPE:
             # Looked up through the whole mro of `owner`: what it finds must stay what it finds now.
-            inherited = next((c.__dict__[name] for c in owner.__mro__ if name in c.__dict__), MISSING)
+            inherited = next((dict_of(c)[name] for c in mro_of(owner) if name in dict_of(c)), MISSING)
             if inherited is MISSING:
                 tx.guard(AbsentTypeAttrGuard(ConstSource(owner), name, where=tx.where))
             else:
@@ -173,7 +206,7 @@ def super_lookup(tx: Region, cls: type, start: type, name: str) -> tuple[Any, So
 
 
 def is_data_descriptor(found: Any) -> bool:
-    return any("__set__" in c.__dict__ or "__delete__" in c.__dict__ for c in type(found).__mro__)
+    return any("__set__" in dict_of(c) or "__delete__" in dict_of(c) for c in mro_of(type(found)))
 
 
 def bind(function: Value, owner: Value) -> Value:
@@ -184,11 +217,9 @@ def class_object_getattr(tx: Region, value: ClassValue, name: str) -> Value:
     """``cls.name``: as ``type.__getattribute__``, for classes whose metaclass doesn't interfere."""
     cls = value.cls
     if name in ("__name__", "__qualname__", "__module__"):
-        return Const(getattr(cls, name))
+        return named(cls, name)
     if name in ("__mro__", "__bases__"):
-        from .sequence import TupleValue
-
-        return TupleValue([ClassValue(c) for c in getattr(cls, name)])
+        return TupleValue([ClassValue(c) for c in (mro_of(cls) if name == "__mro__" else cls.__bases__)])
     if name == "__class__":
         return ClassValue(type(cls))
     if name == "__dict__":
@@ -241,19 +272,40 @@ def class_object_getattr(tx: Region, value: ClassValue, name: str) -> Value:
 
 def class_dict_lookup(cls: type, name: str) -> Any:
     """What ``name`` is on the class, without a guard: only to tell slots, whose layout can't change."""
-    return next((c.__dict__[name] for c in cls.__mro__ if name in c.__dict__), MISSING)
+    return next((dict_of(c)[name] for c in mro_of(cls) if name in dict_of(c)), MISSING)
+
+
+def named(cls: type, name: str) -> Value:
+    """``__name__``, ``__qualname__`` or ``__module__`` of a class whose metaclass doesn't compute it."""
+    of_metaclass = class_dict_lookup(type(cls), name)
+    if of_metaclass is not type.__dict__[name] and type(of_metaclass) is not str:
+        raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"attribute {name!r} of a class is a matter of its metaclass")
+    found = type.__dict__[name].__get__(cls)
+    if type(found) is not str:
+        raise GraphBreak(UNSUPPORTED_ATTRIBUTE, f"{name} of a class is no string")
+    return Const(found)
+
+
+def instance_dict(real: Any) -> dict[str, Any]:
+    """The object's own ``__dict__``, {} if it has none; runs no code of the program."""
+    try:
+        space = object.__getattribute__(real, "__dict__")
+    except AttributeError:
+        return {}
+    if type(space) is not dict:
+        return {}
+    if not set(map(type, space)) <= {str}:
+        raise GraphBreak(UNSUPPORTED_ATTRIBUTE, "the object has attributes whose names aren't plain strings")
+    return space
 
 
 def raw_attribute(real: Any, name: str) -> Any:
     """An attribute in the instance itself: its ``__dict__`` or a slot; runs no code of the program."""
-    try:
-        space = object.__getattribute__(real, "__dict__")
-    except AttributeError:
-        space = {}
-    if type(space) is dict and name in space:
+    space = instance_dict(real)
+    if name in space:
         return space[name]
-    for owner in type(real).__mro__:
-        found = owner.__dict__.get(name)
+    for owner in mro_of(type(real)):
+        found = dict_of(owner).get(name)
         if type(found) is SLOT:
             try:
                 return found.__get__(real)

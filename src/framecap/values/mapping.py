@@ -430,4 +430,4 @@ def plain_key(key: Any) -> bool:
         return True
     if type(key) is tuple:
         return all(plain_key(part) for part in key)
-    return isinstance(key, enum.Enum) and type(key).__eq__ in (enum.Enum.__eq__, object.__eq__)
+    return issubclass(type(key), enum.Enum) and type(key).__eq__ in (enum.Enum.__eq__, object.__eq__)

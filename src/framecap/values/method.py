@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .arity import run_model
 from .base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
@@ -32,9 +33,13 @@ class BuiltinMethod(Value):
         return f"the method {self.name} of {self.owner.describe()}"
 
     def call(self, tx: Region, args: Args, kwargs: Kwargs) -> Value:
-        if hasattr(self.run, "__self__"):
-            return self.run(tx, self.name, args, kwargs)
-        return self.run(self.owner, tx, self.name, args, kwargs)
+        method = getattr(self.owner.python_type(), self.name, None)
+        first = () if hasattr(self.run, "__self__") else (self.owner,)
+
+        def model(tx: Region, args: Args, kwargs: Kwargs) -> Value:
+            return self.run(*first, tx, self.name, args, kwargs)
+
+        return run_model(method, model, tx, args, kwargs, of_method=True)
 
     def emit(self, emitter: Emitter) -> str:
         return f"{emitter.value(self.owner)}.{self.name}"
