@@ -116,7 +116,7 @@ def set_callbacks(
         [Point, tuple[Any, ...], FunctionType, dict[str, Any], dict[str, Any], object], Variant | None
     ]
     | None,
-    on_error: Callable[[Variant, type[BaseException], BaseException, TracebackType | None], int | None]
+    on_error: Callable[[Variant, type[BaseException], BaseException, TracebackType | None], int | bool | None]
     | None = None,
 ) -> None: ...
 def set_thread_config(config: object, /) -> Any: ...

@@ -290,15 +290,20 @@ leave_region(PointObject *self, Frame *frame, VariantObject *variant, PyObject *
     return answer;
 }
 
-/* A region raised, and its error (set) is going to propagate: ask on_error which of the user's instructions
-   did it, and let the frame stand there, for the traceback. Handlers are found by where the stub is, not by
-   this. The error stays set. */
-static void
+/* A region raised (the error is set). Ask on_error what to do: True clears the error, and 1 is returned, for the
+   original instructions to run; else the error is going to propagate from the user's instruction that on_error
+   names: the frame is made to stand there, for the traceback. Handlers are found by where the stub is, not by this.
+   Without a callback, a pure region's exceptions are cleared. */
+static int
 locate_error(PointObject *self, Frame *frame, VariantObject *variant)
 {
     PyObject *type, *value, *traceback;
     if (on_error == NULL) {
-        return;
+        if (variant->pure && PyErr_ExceptionMatches(PyExc_Exception)) {
+            PyErr_Clear();
+            return 1;
+        }
+        return 0;
     }
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
@@ -309,7 +314,8 @@ locate_error(PointObject *self, Frame *frame, VariantObject *variant)
     PyObject *offset = PyObject_CallFunctionObjArgs(callback, (PyObject *)variant, type, value,
                                                     traceback ? traceback : Py_None, NULL);
     Py_DECREF(callback);
-    if (offset != NULL && offset != Py_None) {
+    int again = offset == Py_True;
+    if (offset != NULL && offset != Py_None && !again) {
         Py_ssize_t unit = PyLong_AsSsize_t(offset) / 2, n = PyBytes_GET_SIZE(self->copies) / 4;
         if (!PyErr_Occurred() && unit >= 0 && unit < n) {
             frame->prev_instr = CODE_UNITS(frame->f_code) + ((const int32_t *)PyBytes_AS_STRING(self->copies))[unit];
@@ -321,7 +327,13 @@ locate_error(PointObject *self, Frame *frame, VariantObject *variant)
     }
     /* The callback may have set another traceback, without the frames of the region. */
     Py_XDECREF(traceback);
+    if (again) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        return 1;
+    }
     PyErr_Restore(type, value, PyException_GetTraceback(value));
+    return 0;
 }
 
 /* Try one variant. 1 and a new reference in *answer for the stub (None: it deoptimised); 0 no match; -1 with
@@ -344,14 +356,12 @@ try_variant(PointObject *self, ThreadObject *thread, Frame *frame, VariantObject
         PyMem_Free(outs - 1);
     }
     if (result == NULL) {
-        if (variant->pure && PyErr_ExceptionMatches(PyExc_Exception)) {
-            PyErr_Clear();
-            variant->deopts++;
-            *answer = Py_NewRef(Py_None);
-            return 1;
+        if (!locate_error(self, frame, variant)) {
+            return -1;
         }
-        locate_error(self, frame, variant);
-        return -1;
+        variant->deopts++;
+        *answer = Py_NewRef(Py_None);
+        return 1;
     }
     variant->hits++;
     self->hits++;

@@ -60,15 +60,24 @@ class Exit:
     record: BreakRecord | None
 
 
+def has_saved_tensors_hooks() -> bool:
+    """Whether `torch.autograd.graph.saved_tensors_hooks` are active."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
 @dataclass(slots=True)
 class Captured:
-    """A compiled region, before it becomes a Variant of the hook."""
+    """A compiled region, before it becomes a Variant of the hook.
+
+    bare: it has no effects, and no handler of the program stands around any of its operators.
+    """
 
     program: Any
     run: Any
     writes: tuple[tuple[int, bool], ...]
     unbinds: tuple[int, ...]
     pure: bool
+    bare: bool
     exit: Exit
     graph: Graph
     operators: int
@@ -411,6 +420,7 @@ def finish(
     tail = "".join(f", {text}" for text in locals_)
     result_text = f"({target}, ({', '.join(values)}{',' if values else ''}){tail})"
     pure = not any(op.impure for op in built.ops)
+    bare = not tx.effects and not tx.tried
     run = compile_epilogue(
         emitter,
         call,
@@ -424,9 +434,12 @@ def finish(
     # Under a torch function mode other code runs in the place of operators: such frames are left alone.
     plain = EqualsGuard(Call(torch._C._len_torch_function_stack), 0)
     guards = [plain, *tx.guards, *alias_guards(tx)]
+    if pure and not bare:
+        # Were a hook to raise, as checkpointing's do, the region could neither run again nor raise in its place.
+        guards.append(EqualsGuard(Call(has_saved_tensors_hooks), False))
     program = compile_guards(guards, list(emitter.inputs))
     return Captured(
-        program, run, tuple(writes), tuple(unbinds), pure, exit_, built.graph, operators, tx.steps, function
+        program, run, tuple(writes), tuple(unbinds), pure, bare, exit_, built.graph, operators, tx.steps, function
     )
 
 

@@ -11,6 +11,7 @@ What stays visible of the rewriting: ``frame.f_code`` is the twin, and ``f_lasti
 columns, locals, ``gi_code`` and the rest are the original's. Calls that the interpreter makes inside itself
 without a frame evaluator (``__getitem__`` written in Python, once specialised) aren't seen by the hook.
 
+When a region raises, ``on_error`` says whether the original instructions run instead (True) or which of them raised.
 An error that a region raises propagates from the stub, so it is the try range around the *point* that handles
 it: a region that isn't pure must not go on into another range with something that may raise.
 """
@@ -40,7 +41,7 @@ OnCode = Callable[[CodeType], CodeType | None]
 OnMiss = Callable[
     [Point, tuple[Any, ...], FunctionType, dict[str, Any], dict[str, Any], object], Variant | None
 ]
-OnError = Callable[[Variant, type[BaseException], BaseException, TracebackType | None], int | None]
+OnError = Callable[[Variant, type[BaseException], BaseException, TracebackType | None], int | bool | None]
 
 __all__ = [
     "UNBOUND",

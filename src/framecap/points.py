@@ -17,7 +17,7 @@ from framecap.guards._evaluator import set_global_hooks
 
 from . import hook
 from .bytecode import Rewritten, live_slots, rewrite
-from .capturing import Captured, Ended, FrameState, capture_frame
+from .capturing import Captured, Ended, FrameState, capture_frame, has_saved_tensors_hooks
 from .config import MAX_VARIANTS, Config, strict
 from .errors import BackendError, BreakRecord, CaptureError, InternalError
 from .policy import why_skipped
@@ -250,12 +250,16 @@ def describe_break(record: BreakRecord, name: str) -> str:
     )
 
 
-def on_error(variant: Any, kind: Any, error: BaseException, traceback: Any) -> int | None:
-    """A region that isn't pure raised: the offset of the user's instruction whose operator it was.
+def on_error(variant: Any, kind: Any, error: BaseException, traceback: Any) -> int | bool | None:
+    """A region raised: True if the original code is to run instead, else the offset of the instruction that raised.
 
-    The region's own frames are taken out of the traceback; those of Python code that an operator ran stay.
+    A pure region has changed nothing and runs again natively, unless the program has watched its operators: its hooks on
+    saved tensors (as activation checkpointing has) and dispatch modes must not see them twice. The region's own frames
+    are taken out of the traceback; those of Python code that an operator ran stay.
     """
     captured: Captured = variant.data.captured
+    if variant.pure and isinstance(error, Exception) and not (captured.bare and is_watched()):
+        return True
     lines: dict[int, int] = getattr(captured.call, "line_to_offset", {})
     offset = -1
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith("<framecap"):
@@ -264,6 +268,11 @@ def on_error(variant: Any, kind: Any, error: BaseException, traceback: Any) -> i
         traceback = traceback.tb_next
     error.__traceback__ = traceback
     return offset if offset >= 0 else None
+
+
+def is_watched() -> bool:
+    """Whether code of the program sees operators as they run, besides torch function modes."""
+    return torch._C._len_torch_dispatch_stack() > 0 or has_saved_tensors_hooks()
 
 
 # Errors of our own

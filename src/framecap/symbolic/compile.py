@@ -152,6 +152,8 @@ def state_name(source: Source, taken: set[str]) -> str:
     name = state_path(source) or "state"
     if name[0].isdigit():
         name = f"_{name}"
+    if not _fits(name, taken):
+        name = name.replace(".", "_")  # a weight that is used beside the module it lies in, say
     base, count = name, 1
     while not _fits(name, taken):
         name = f"{base}_{count}"

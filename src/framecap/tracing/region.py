@@ -134,6 +134,8 @@ class Region:
         self.outer: SymbolicFrame | None = None
         self.impure = False
         self.steps = 0
+        self.tried = False
+        """Whether a handler of the program stood around an operator."""
         self.grad_mode: bool | None = None
         self.mode_handlers: list[Any] = []
         self.shapes: dict[int, Any] = {}
@@ -232,6 +234,7 @@ class Region:
             if self.effects:
                 raise GraphBreak(IMPURE)
             self.impure = True
+        self.tried = self.tried or (not scalar and self.in_try())
         new = Op(op, target, tuple(args), kwargs or {})
         new.keep = keep or impure or random
         new.impure = impure
