@@ -163,3 +163,24 @@ def test_many_calls_leak_nothing() -> None:
     for i in range(20_000):
         optimized(x, i)
     assert len(gc.get_objects()) - before < 50
+
+
+def test_code_objects_are_let_go() -> None:
+    """Code made at run time, called from captured code, breaking in it."""
+
+    @framecap.optimize
+    def caller(inner, x):
+        y = x + 1
+        inner()
+        return y * 2
+
+    gc.disable()
+    try:
+        for _ in range(3):
+            inner = eval("lambda: print(end='')")
+            caller(inner, torch.ones(2))
+        gone = weakref.ref(inner.__code__)
+        del inner
+        assert gone() is None
+    finally:
+        gc.enable()

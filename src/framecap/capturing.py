@@ -39,13 +39,13 @@ from .symbolic.compile import build_graph, compile_backend, compile_epilogue, sp
 from .symbolic.epilogue import Emitter
 from .symbolic.frame import SymbolicFrame, Unread, run_inlined
 from .symbolic.stack import NULL
-from .symbolic.tracer import BrokenCall, Namespace, Tracer
+from .symbolic.tracer import BrokenCalls, Namespace, Tracer
 from .tracing.region import Input
 from .values.base import Raised, Unmaterialisable, Value
 from .values.constant import Const
 from .values.context_var import TokenValue
 from .values.function import CellValue
-from .values.lookup import HEAP_TYPE, instance_dict
+from .values.lookup import HEAP_TYPE, MISSING, class_dict_lookup, instance_dict
 from .values.method import MethodValue
 
 MAX_RESTARTS = 12
@@ -170,16 +170,10 @@ class CaptureTracer(Tracer):
         frame.stack = []
         self.frame = self.outer = None
 
-    def note_broken_call(self, key: Any, graph_break: GraphBreak) -> None:
-        known = self.broken_calls.get(key)
-        times = 1 if known is None else known.times + 1
-        # A copy without the traceback, which would keep the frame's objects alive.
-        self.broken_calls[key] = BrokenCall(graph_break.again(), times)
-
 
 def has_finalizer(real: Any) -> bool:
     """Whether dropping ``real`` may run a ``__del__``: its own, or that of something it holds directly."""
-    if hasattr(type(real), "__del__"):
+    if class_dict_lookup(type(real), "__del__") is not MISSING:
         return True
     held: Any = ()
     if type(real) in (list, tuple, set):
@@ -188,7 +182,7 @@ def has_finalizer(real: Any) -> bool:
         held = real.values()
     elif type(real).__flags__ & HEAP_TYPE:
         held = instance_dict(real).values()
-    return any(hasattr(type(item), "__del__") for item in itertools.islice(held, 64))
+    return any(class_dict_lookup(type(item), "__del__") is not MISSING for item in itertools.islice(held, 64))
 
 
 class Checkpoint:
@@ -235,7 +229,7 @@ def capture_frame(
     *,
     forced: set[int],
     dynamic: frozenset[Source],
-    broken_calls: dict[Any, BrokenCall],
+    broken_calls: BrokenCalls,
     live: Callable[[int], frozenset[int]] | None = None,
 ) -> Captured | Ended:
     """Interpret the frame from where it stands. ``forced`` (added to) are offsets where a region has to end."""

@@ -21,7 +21,7 @@ from .capturing import Captured, Ended, FrameState, capture_frame, has_saved_ten
 from .config import MAX_VARIANTS, Config, strict
 from .errors import BackendError, BreakRecord, CaptureError, InternalError
 from .policy import why_skipped
-from .symbolic.tracer import BrokenCall
+from .symbolic.tracer import BrokenCalls
 
 MAX_EMPTY = 4
 """A point at which so many attempts found no tensor operator goes to sleep for good."""
@@ -74,7 +74,7 @@ class CodeState:
 _states: WeakKeyDictionary[CodeType, tuple[int, CodeState]] = WeakKeyDictionary()
 _codes: list[weakref.ref[CodeType]] = []
 _order: list[CodeState] = []
-_broken_calls: dict[Any, BrokenCall] = {}
+_broken_calls = BrokenCalls()
 _warned: set[str] = set()
 
 
@@ -131,6 +131,8 @@ def on_miss(
     state: PointState = point.data
     if not isinstance(config, Config) or code is None or torch._C._len_torch_function_stack() > 0:
         return None
+    if type(globals_) is not dict or type(builtins) is not dict:
+        return None  # the look-up of a name may run code of the program
     point.variants[:] = [v for v in point.variants if not v.program.dead]
     own = [v for v in point.variants if v.config is config]
     if len(own) >= MAX_VARIANTS:

@@ -40,6 +40,13 @@ ALL = (
 KNOWN = {
     "test_slots": "counts the objects that the garbage collector knows, and captures make some",
     "test_lru_reentrancy_with_len": "replaces builtins.len, which framecap calls too",
+    "test_reduce_mutating_builtins_iter": "deletes builtins.iter, which framecap calls too",
+    "test_getframe": "frame.f_code is the rewritten twin of the code",
+    "test_co_positions_artificial_instructions": "disassembles frame.f_code, which is the twin",
+    "test_objecttypes": "the size of a frame object depends on the twin's stack",
+    "test_getallocatedblocks": "counts blocks of memory, and captures make some",
+    "test_refcount": "counts references to None, and captures make some",
+    "doctests (test.test_genexps": "expects a tuple to be made again in the same place of memory",
 }
 """Tests that fail with framecap, and why they may."""
 
@@ -60,7 +67,7 @@ def run_one(name: str, with_hook: bool) -> dict[str, Any]:
 def new_failures(name: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """The results without and with framecap, and what fails only with it."""
     plain, hooked = run_one(name, False), run_one(name, True)
-    known = [test for test in hooked["failed"] if any(test.startswith(f"{k} ") for k in KNOWN)]
+    known = [test for test in hooked["failed"] if any(test.startswith(k) for k in KNOWN)]
     return plain, hooked, [test for test in hooked["failed"] if test not in plain["failed"] and test not in known]
 
 

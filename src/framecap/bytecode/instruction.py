@@ -57,6 +57,7 @@ def decode(code: CodeType) -> list[Instruction]:
     """All instructions of `code`, unspecialised, in order."""
     raw = code.co_code
     positions: list[Positions] = list(code.co_positions())
+    positions += [(None, None, None, None)] * (len(code.co_code) // 2 - len(positions))  # a code with a table not its own
     consts, names, slots = code.co_consts, code.co_names, slot_names(code)
     result: list[Instruction] = []
     start = position = 0

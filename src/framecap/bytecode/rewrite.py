@@ -254,29 +254,6 @@ def _exits(
             consts.append(value)
         return numbers[value]
 
-    def search(low: int, high: int) -> None:
-        """Code for the targets from `low` up to, not including, `high`."""
-        nonlocal free_label
-        if high - low > 1:
-            middle = (low + high) // 2
-            upper = free_label
-            free_label += 1
-            items.extend(
-                (
-                    (_COPY, 1, -1, NOWHERE),
-                    (_LOAD_CONST, number(middle), -1, NOWHERE),
-                    (_COMPARE, 0, -1, NOWHERE),  # "<"
-                    (_IF_FALSE, 0, upper, NOWHERE),
-                )
-            )
-            search(low, middle)
-            assembler.label(upper)
-            search(middle, high)
-        elif low == 0:
-            items.extend(((_POP_TOP, 0, -1, NOWHERE), (_UNPACK, 1, -1, NOWHERE), (_RETURN, 0, -1, NOWHERE)))
-        else:
-            leave(places[low - 1])
-
     def leave(offset: int) -> None:
         index = flow.index_of[offset]
         where = flow.instructions[index].positions
@@ -291,5 +268,26 @@ def _exits(
         items.append((_JUMP_BACK, 0, n + index, where))
 
     items.append((_UNPACK, 2, -1, NOWHERE))
-    search(0, len(places) + 1)
+    # A binary search, depth first, by a list of what is left: a function that calls itself would be a reference cycle.
+    pending: list[tuple[int, int, int]] = [(0, len(places) + 1, -1)]
+    while pending:
+        low, high, label = pending.pop()  # code for the targets from `low` up to, not including, `high`
+        if label >= 0:
+            assembler.label(label)
+        if high - low > 1:
+            middle = (low + high) // 2
+            items.extend(
+                (
+                    (_COPY, 1, -1, NOWHERE),
+                    (_LOAD_CONST, number(middle), -1, NOWHERE),
+                    (_COMPARE, 0, -1, NOWHERE),  # "<"
+                    (_IF_FALSE, 0, free_label, NOWHERE),
+                )
+            )
+            pending += [(middle, high, free_label), (low, middle, -1)]
+            free_label += 1
+        elif low == 0:
+            items.extend(((_POP_TOP, 0, -1, NOWHERE), (_UNPACK, 1, -1, NOWHERE), (_RETURN, 0, -1, NOWHERE)))
+        else:
+            leave(places[low - 1])
     return tuple(orders)

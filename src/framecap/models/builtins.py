@@ -256,7 +256,7 @@ def _abs(tx: Region, args: Any, kwargs: Any) -> Value:
 
 @models(pow)
 def _pow(tx: Region, args: Any, kwargs: Any) -> Value:
-    if len(args) != 2 or kwargs:
+    if len(args) != 2:
         args[0].refuse("pow() with a modulus")
     return binary(tx, operator.pow, *args)
 

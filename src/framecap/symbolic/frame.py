@@ -183,7 +183,7 @@ def run_inlined(tx: Tracer, function: Value, signature: Signature, slots: list[V
     if caller.depth >= MAX_INLINE_DEPTH:
         raise GraphBreak(TOO_DEEP, f"{signature.name} is called at depth {caller.depth}")
     key = (caller.code, caller.inst.offset, code)
-    broken = tx.broken_calls.get(key)
+    broken = tx.broken_calls.get(*key)
     if broken is not None and broken.times >= MAX_TRIES:
         raise broken.cause.again()
     from ..models.builtins import BUILTINS
@@ -205,10 +205,11 @@ def run_inlined(tx: Tracer, function: Value, signature: Signature, slots: list[V
     except GraphBreak as graph_break:
         if graph_break.place is None and not tx.is_library(code):
             graph_break.place = frame.place()
-        tx.note_broken_call(key, graph_break)
+        tx.broken_calls.note(*key, graph_break)
         raise
     assert result is not None
-    tx.broken_calls.pop(key, None)
+    if broken is not None:
+        tx.broken_calls.forget(*key)
     return result
 
 

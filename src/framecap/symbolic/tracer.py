@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,36 @@ class BrokenCall:
     times: int = 1
 
 
+class BrokenCalls:
+    """The calls that broke, by the caller's code, the offset in it and the callee's code; forgotten with either code."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[int, int, int], tuple[Any, Any, BrokenCall]] = {}
+
+    def get(self, caller: types.CodeType, offset: int, callee: types.CodeType) -> BrokenCall | None:
+        known = self._calls.get((id(caller), offset, id(callee)))
+        return known[2] if known is not None and known[0]() is caller and known[1]() is callee else None
+
+    def note(self, caller: types.CodeType, offset: int, callee: types.CodeType, cause: GraphBreak) -> None:
+        """One more time in a row that this call broke."""
+        known = self.get(caller, offset, callee)
+        key = (id(caller), offset, id(callee))
+
+        def forget(_: Any) -> None:
+            self._calls.pop(key, None)
+
+        # A copy without the traceback, which would keep the frame's objects alive.
+        call = BrokenCall(cause.again(), 1 if known is None else known.times + 1)
+        self._calls[key] = (weakref.ref(caller, forget), weakref.ref(callee, forget), call)
+
+    def forget(self, caller: types.CodeType, offset: int, callee: types.CodeType) -> None:
+        """The call succeeded."""
+        self._calls.pop((id(caller), offset, id(callee)), None)
+
+    def clear(self) -> None:
+        self._calls.clear()
+
+
 class NoFrame(Exception):
     """A region without a real frame was asked for something of it: a fault of framecap's own."""
 
@@ -109,7 +140,7 @@ class Tracer(Region):
         self.size_ops: dict[Any, Op] = {}
         self.set_variables: dict[int, ContextVarValue] = {}
         self.run_code: Callable[..., Value] = _no_runner
-        self.broken_calls: dict[tuple[Any, int, Any], BrokenCall] = {}
+        self.broken_calls = BrokenCalls()
 
     def is_library(self, code: types.CodeType) -> bool:
         """Whether code is Python's or torch's own: breaks are shown where the user's code calls it."""
@@ -250,9 +281,6 @@ class Tracer(Region):
 
     def loop_back(self, frame: SymbolicFrame, target: int) -> None:
         """A backward jump: break if the loop goes on for long."""
-
-    def note_broken_call(self, key: Any, graph_break: GraphBreak) -> None:
-        """Remember that this call breaks, so that it isn't tried again."""
 
     # Calls
 

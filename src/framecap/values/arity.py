@@ -83,6 +83,7 @@ def run_model(
     name = getattr(function, "__name__", "it")
     if not _accepts(function, len(args) + of_method, tuple(kwargs)):
         raise GraphBreak(RAISES, f"{name}() is called with arguments that it doesn't take")
+    args, kwargs = _required_by_position(function, args, kwargs, of_method)
     if not kwargs:
         return model(tx, args, kwargs)
     watched = _Watched(kwargs)
@@ -90,6 +91,27 @@ def run_model(
     if watched.ignored:
         raise GraphBreak(UNSUPPORTED_ARGUMENT, f"{name}() with the keyword argument {min(watched.ignored)!r} isn't modelled")
     return result
+
+
+def _required_by_position(
+    function: Any, args: Sequence[Any], kwargs: dict[str, Any], of_method: bool
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Required arguments that were given by name, in their places: models expect them there."""
+    names = _required(function)[of_method:]
+    if not kwargs or len(args) >= len(names):
+        return args, kwargs
+    rest = dict(kwargs)
+    return [*args, *(rest.pop(name) for name in names[len(args) :])], rest
+
+
+@lru_cache(maxsize=4096)
+def _required(function: Any) -> tuple[str, ...]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    return tuple(p.name for p in parameters if p.kind in kinds and p.default is p.empty)
 
 
 @lru_cache(maxsize=4096)
