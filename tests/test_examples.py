@@ -49,6 +49,16 @@ def test_capture() -> None:
     assert "equal to eager: True" in run_example("capture.py")
 
 
+def test_fuse_conv_bn() -> None:
+    out = run_example("fuse_conv_bn.py")
+    assert "53 norms folded, 0 left" in out and "unchanged: True" in out
+
+
+def test_count_flops() -> None:
+    out = run_example("count_flops.py")
+    assert "8,178" in out.splitlines()[-3]  # 2 x 4.089 G multiply-adds, the number that is known for this network
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("name", BUILDERS)

@@ -12,7 +12,7 @@ from .codegen import GeneratedCode, compile_function, generate
 from .graph import Graph
 from .node import Node
 from .printer import readable
-from .state import Root, adopt, find
+from .state import Root, adopt, find, place, prune
 
 _NOT_STATE = ("_graph", "_generated")
 _OWN_ATTRIBUTES = frozenset([*vars(nn.Module()), *_NOT_STATE, "_class_name", "meta"])
@@ -75,6 +75,14 @@ class GraphModule(nn.Module):
         """The generated Python of forward."""
         source: str = self.__dict__["_generated"].source
         return source
+
+    def set_state(self, target: str, value: Any) -> None:
+        """Put a parameter, buffer or module at a dotted path of this module alone; see `state.place`."""
+        place(self, target, value)
+
+    def delete_unused_state(self) -> None:
+        """Drop parameters, buffers and modules that the graph doesn't use."""
+        prune(self, [node.target for node in self.graph.nodes if node.op in ("get_attr", "call_module")])
 
     def node_of(self, raised: BaseException | TracebackType | None) -> Node | None:
         """The node that was executed when an error left this module's code; None if it didn't come from there."""

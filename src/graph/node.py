@@ -23,7 +23,8 @@ class Node:
     op: one of `OPS`. target: a function for call_function, else a string. args, kwargs: nodes and other values, nested
     in tuples, named tuples, lists, dicts and slices; assign to them, don't change them in place. users: the nodes that
     use this one, in the order they came to. meta: free for notes; "where" is the user's (file, line) or
-    (file, line, text), shown in generated code.
+    (file, line, text), shown in generated code; "stack" the places of the calls that led there, innermost first; "module"
+    the path of the module in whose forward it stands, if that isn't the whole graph's.
     """
 
     __slots__ = (

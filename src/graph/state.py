@@ -85,3 +85,47 @@ def _put(module: nn.Module, name: str, value: Any, owner: nn.Module | None) -> N
         module.add_module(name, value)
     else:
         setattr(module, name, value)
+
+
+def place(module: nn.Module, target: str, value: Any) -> None:
+    """Set the state at a dotted path of ``module`` alone: what it shares with other modules stays as it is there.
+
+    Raises GraphError if the path leads through a module that is more than a container.
+    """
+    owner, path = module, ""
+    *parts, last = target.split(".")
+    for part in parts:
+        child = owner._modules.get(part)
+        path = f"{path}.{part}" if path else part
+        if child is not None and type(child) is not nn.Module:
+            raise GraphError(f"{target!r} can't be set: {path!r} is a {type(child).__name__}, which is shared")
+        child = _own_copy(child) if child is not None else nn.Module()
+        owner._modules[part] = child
+        owner = child
+    for table in (owner._parameters, owner._buffers, owner._modules):
+        table.pop(last, None)
+    _put(owner, last, value, owner=None)
+
+
+def prune(module: nn.Module, targets: Iterable[str]) -> None:
+    """Take out of ``module``, of the state made of containers, parameters and buffers, what no target leads to."""
+    needed: dict[str, list[str]] = {}
+    for target in targets:
+        first, _, rest = target.partition(".")
+        needed.setdefault(first, []).append(rest)
+    for table in (module._parameters, module._buffers, module._modules):
+        for name in [name for name in table if name not in needed]:
+            del table[name]
+            module._non_persistent_buffers_set.discard(name)
+    for name, rests in needed.items():
+        child = module._modules.get(name)
+        if child is not None and type(child) is nn.Module and "" not in rests:
+            module._modules[name] = child = _own_copy(child)
+            prune(child, rests)
+
+
+def _own_copy(container: nn.Module) -> nn.Module:
+    """A container with the same contents, to be changed without changing the other."""
+    made = nn.Module()
+    made.__dict__.update({k: v.copy() if isinstance(v, (dict, set)) else v for k, v in container.__dict__.items()})
+    return made

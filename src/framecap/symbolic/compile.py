@@ -109,6 +109,7 @@ def build_graph(
         targets[id(item)] = name
         if item.role == "get_attr":
             nodes[id(item)] = graph.get_attr(name)
+    modules: dict[Source, str] = {}
     for op in ops:
         kind, target, args, kwargs = op.op, op.target, op.args, op.kwargs
         if id(op) in direct:
@@ -121,6 +122,10 @@ def build_graph(
             node.meta["where"] = op.stack[0]
             node.meta["stack"] = list(op.stack)
         node.meta["offset"] = op.offset
+        if op.module is not None:
+            if op.module not in modules:
+                modules[op.module] = state_path(op.module)
+            node.meta["module"] = modules[op.module]
         nodes[id(op)] = node
     graph.output(tuple(nodes[id(op)] for op in outputs))
     input_nodes = {item.source: nodes[id(item)] for item in inputs.values() if item.role != "module"}

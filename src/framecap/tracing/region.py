@@ -51,7 +51,8 @@ class Op:
 
     op: call_function, call_method or call_module (target is then an Input of role "module"). keep: not removed
     though unused. impure: changes a tensor that exists outside. random: draws random numbers. offset: of the
-    instruction of the outermost frame. grad_mode: the grad mode if known (None: as outside).
+    instruction of the outermost frame. module: the module in whose forward it stands. grad_mode: the grad
+    mode if known (None: as outside).
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class Op:
         "index",
         "keep",
         "kwargs",
+        "module",
         "offset",
         "op",
         "random",
@@ -84,6 +86,7 @@ class Op:
         self.offset = -1
         self.stack: tuple[tuple[str, int], ...] = ()
         self.grad_mode: bool | None = None
+        self.module: Source | None = None
         self.fake: Any = None
         self.index = -1
 
@@ -134,6 +137,8 @@ class Region:
         self.outer: SymbolicFrame | None = None
         self.impure = False
         self.steps = 0
+        self.modules: list[Source] = []
+        """The modules whose forwards are being interpreted, innermost last."""
         self.tried = False
         """Whether a handler of the program stood around an operator."""
         self.grad_mode: bool | None = None
@@ -245,6 +250,7 @@ class Region:
         if self.frame is not None:
             new.stack = self.frame.stack_summary()
         new.grad_mode = self.grad_mode
+        new.module = self.modules[-1] if self.modules else None
         new.index = len(self.ops)
         self.ops.append(new)
         return new

@@ -103,7 +103,11 @@ class ModuleValue(InstanceValue):
         forward, source = class_lookup(tx, self.cls, "forward")
         if not hasattr(forward, "__code__"):
             self.refuse("a forward that isn't a plain function")
-        return FunctionConst(forward, source).call(tx, [self, *args], kwargs)
+        tx.modules.append(self.source)
+        try:
+            return FunctionConst(forward, source).call(tx, [self, *args], kwargs)
+        finally:
+            tx.modules.pop()
 
     def call_leaf(self, tx: Region, args: Args, kwargs: Kwargs) -> Value:
         assert self.source is not None

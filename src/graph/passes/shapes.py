@@ -1,4 +1,4 @@
-"""Note shapes, types and devices, by running the graph on real inputs."""
+"""Note shapes, types and devices, by running the graph on real or fake inputs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..graph import Graph
 from ..interpreter import Interpreter
 from ..node import Node, map_arguments
 from ..state import Root
+from .fake import faking
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,13 +34,18 @@ class TensorMeta:
         return TensorMeta(tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad, stride)
 
 
-def propagate_shapes(module: Root, *args: Any, graph: Graph | None = None, **kwargs: Any) -> Any:
+def propagate_shapes(module: Root, *args: Any, graph: Graph | None = None, fake: bool = False, **kwargs: Any) -> Any:
     """Run the graph and note in each node's meta what it computed; returns the result.
 
     meta["type"] is the result's class. meta["tensor_meta"], for results that are or hold tensors, is the result with a
     `TensorMeta` for each tensor. It is a real run: in-place operators, batch statistics and random numbers have their
-    effects. module: a GraphModule, or any root for ``graph``.
+    effects; unless ``fake``: then nothing is computed, and tensors of the result are fake ones, without data. module: a
+    GraphModule, or any root for ``graph``.
     """
+    if fake:
+        known = graph if graph is not None else _ShapeInterpreter(module, None).graph
+        with faking(module) as (root, to_fake):
+            return _ShapeInterpreter(root, known).run(*to_fake(args), **to_fake(kwargs))
     return _ShapeInterpreter(module, graph).run(*args, **kwargs)
 
 
