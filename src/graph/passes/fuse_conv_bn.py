@@ -74,11 +74,11 @@ def fuse_conv_bn(module: GraphModule) -> FusionReport:
     for node in list(graph.nodes):
         if _kind(module, node) not in NORMS:
             continue
-        problem, layer, norm, weights = _pair(module, node)
-        if problem is not None:
-            report.refused[node.name] = problem
+        found = _pair(module, node)
+        if isinstance(found, str):
+            report.refused[node.name] = found
             continue
-        assert layer is not None and norm is not None and weights is not None
+        layer, norm, weights = found
         if layer.op == "call_module":
             _replace_module(module, layer, norm, weights)
         else:
@@ -106,24 +106,25 @@ def _kind(module: GraphModule, node: Node) -> Any:
     return node.target if node.op == "call_function" else None
 
 
-def _pair(module: GraphModule, node: Node) -> tuple[str | None, Node | None, _Norm | None, _Weights | None]:
-    """(None, the layer's node, the norm, the layer's weights), or (why the norm at ``node`` stays, ...)."""
+def _pair(module: GraphModule, node: Node) -> str | tuple[Node, _Norm, _Weights]:
+    """The layer's node, the norm and the layer's weights; or why the norm at ``node`` stays."""
     layer = node.args[0] if node.args else None
     if not isinstance(layer, Node) or (kind := _kind(module, layer)) not in LAYERS:
-        return "it doesn't follow a convolution or linear layer", None, None, None
+        return "it doesn't follow a convolution or linear layer"
     if len(layer.users) > 1:
-        return f"the result of {layer.name} is used elsewhere too", None, None, None
+        return f"the result of {layer.name} is used elsewhere too"
     problem = _why_wrong_dimension(node, layer, NORMS[_kind(module, node)], LAYERS[kind])
     problem = problem or _why_hooked(module, node) or _why_hooked(module, layer)
-    norm = weights = None
-    if problem is None:
-        norm = _norm(module, node)
-        weights = _weights(module, layer)
-        if isinstance(norm, str) or isinstance(weights, str):
-            problem = norm if isinstance(norm, str) else str(weights)
-        elif len({weights.weight.dtype, norm.mean.dtype}) > 1:
-            problem = f"{layer.name} works in {weights.weight.dtype} and the norm in {norm.mean.dtype}"
-    return problem, layer, norm, weights  # type: ignore[return-value]
+    if problem is not None:
+        return problem
+    norm, weights = _norm(module, node), _weights(module, layer)
+    if isinstance(norm, str):
+        return norm
+    if isinstance(weights, str):
+        return weights
+    if weights.weight.dtype != norm.mean.dtype:
+        return f"{layer.name} works in {weights.weight.dtype} and the norm in {norm.mean.dtype}"
+    return layer, norm, weights
 
 
 def _why_hooked(module: GraphModule, node: Node) -> str | None:
@@ -158,11 +159,13 @@ def _norm(module: GraphModule, node: Node) -> _Norm | str:
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     if given.get("training", False) is not False:
         return "it is in training mode, so it uses the statistics of the batch"
-    tensors = [_state(module, given.get(name)) for name in names[1:5]]
-    if any(isinstance(t, str) for t in tensors) or tensors[0] is None or tensors[1] is None:
-        return "its statistics or weights are computed in the graph"
+    mean, variance, weight, bias = (_state(module, given.get(name)) for name in names[1:5])
     epsilon = given.get("eps", 1e-5)
-    return _Norm(*tensors, epsilon) if isinstance(epsilon, float) else "its eps is computed in the graph"  # type: ignore[arg-type]
+    if isinstance(weight, str) or isinstance(bias, str) or not isinstance(epsilon, float):
+        return "its weights are computed in the graph"
+    if not isinstance(mean, torch.Tensor) or not isinstance(variance, torch.Tensor):
+        return "it has no statistics, or computes them in the graph"
+    return _Norm(mean, variance, weight, bias, epsilon)
 
 
 def _weights(module: GraphModule, node: Node) -> _Weights | str:
@@ -216,7 +219,7 @@ def _replace_module(module: GraphModule, layer: Node, norm: _Norm, weights: _Wei
     old = find(module, layer.target)
     transposed = isinstance(old, TRANSPOSED)
     weight, bias = _folded(norm, weights, int(transposed), getattr(old, "groups", 1))
-    new: Any = type(old).__new__(type(old))
+    new = object.__new__(type(old))
     new.__dict__.update({k: v.copy() if isinstance(v, (dict, set)) else v for k, v in old.__dict__.items()})
     grad = old.weight.requires_grad
     new._parameters["weight"] = nn.Parameter(weight, requires_grad=grad)
