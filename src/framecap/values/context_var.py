@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 from typing import TYPE_CHECKING, Any
 
-from framecap.guards import Call
+from framecap.guards import Call, IsGuard
 
 from ..errors import UNSUPPORTED_VALUE, GraphBreak
 from .base import Args, Kwargs, Raised, Value
@@ -23,8 +23,16 @@ UNSET: Any = object()
 
 
 def read(variable: contextvars.ContextVar[Any]) -> Any:
-    """The variable's value, or UNSET."""
+    """What the variable is set to, or UNSET; its default doesn't count."""
     return variable.get(UNSET)
+
+
+def read_or_default(variable: contextvars.ContextVar[Any]) -> Any:
+    """What the variable is set to or its default, or UNSET."""
+    try:
+        return variable.get()
+    except LookupError:
+        return UNSET
 
 
 class ContextVarValue(RealCallable):
@@ -56,15 +64,15 @@ class ContextVarValue(RealCallable):
             raise GraphBreak(
                 UNSUPPORTED_VALUE, f"the context variable {self.value.name} is read after native code's set was undone"
             )
-        real = read(self.value)
         assert self.source is not None
-        if real is UNSET:
-            if args:
-                raise GraphBreak(
-                    UNSUPPORTED_VALUE, f"the unset context variable {self.value.name} is read with a default"
-                )
-            raise Raised(ExceptionValue(LookupError, [Const(self.value.name)]))
-        return tx.wrap(real, Call(read, self.source))
+        reader = read if args else read_or_default
+        real, source = reader(self.value), Call(reader, self.source)
+        if real is not UNSET:
+            return tx.wrap(real, source)
+        tx.guard(IsGuard(source, UNSET, where=tx.where))
+        if args:
+            return args[0]
+        raise Raised(ExceptionValue(LookupError, [self]))
 
     def _set(self, tx: Region, name: str, args: Args, kwargs: Kwargs) -> Value:
         tx.undo_later(lambda: self.stack.__delitem__(-1))
