@@ -8,6 +8,7 @@ import weakref
 import pytest
 import torch
 
+import framecap
 from helpers import same_as_eager
 
 X = torch.ones(3)
@@ -242,3 +243,30 @@ def test_abs_of_an_object() -> None:
 
     seen = same_as_eager(lambda x: abs(Value(x - 2)), (X,), (X,))
     assert seen.operators == 2
+
+
+def test_id_of_objects_from_outside_and_of_new_ones() -> None:
+    def fn(x, thing):
+        seen = {id(thing): 2.0, id(fn_of_the_module): 3.0}
+        return x * seen[id(thing)] + seen[id(fn_of_the_module)]
+
+    first, second = Thing(), Thing()
+    seen = same_as_eager(fn, (torch.ones(2), first), (torch.zeros(2), first), (torch.ones(2), second))
+    assert (seen.operators, seen.breaks) == (4, {})
+    optimized = framecap.optimize(lambda thing: id(thing))
+    assert [optimized(thing) for thing in (first, second, first)] == [id(first), id(second), id(first)]
+
+    def of_new(x):
+        y = x + 1
+        return id(Thing()) > 0, y * 2
+
+    seen = same_as_eager(of_new, (torch.ones(2),), (torch.ones(2),))
+    assert (seen.operators, sum(seen.breaks.values())) == (2, 1)
+
+
+class Thing:
+    pass
+
+
+def fn_of_the_module() -> None:
+    pass

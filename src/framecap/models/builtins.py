@@ -7,6 +7,8 @@ import functools
 import operator
 from typing import TYPE_CHECKING, Any
 
+from framecap.guards import IsGuard
+
 from ..errors import SIDE_EFFECT, UNSUPPORTED_ATTRIBUTE, UNSUPPORTED_VALUE, GraphBreak
 from ..values.base import Raised, Value
 from ..values.constant import UNKNOWN, Const, constant_of, from_real, real_call
@@ -285,7 +287,12 @@ def _hash(tx: Region, args: Any, kwargs: Any) -> Value:
 
 @models(id)
 def _id(tx: Region, args: Any, kwargs: Any) -> Value:
-    raise GraphBreak(UNSUPPORTED_VALUE, "id() tells objects apart")
+    (value,) = args
+    real = value.real if isinstance(value, InstanceValue) else value.value if isinstance(value, RealCallable) else None
+    if real is None or value.source is None:
+        raise GraphBreak(UNSUPPORTED_VALUE, f"id() of {value.describe()} may be another in each call")
+    tx.guard(IsGuard(value.source, real, where=tx.where))
+    return Const(id(real))
 
 
 @models(print, input, open, exec, eval, compile, breakpoint)
