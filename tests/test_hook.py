@@ -355,6 +355,8 @@ def test_interrupts_are_not_hidden(pure: bool) -> None:
 
 
 def test_a_signal_during_a_region_reaches_finally() -> None:
+    # A shell's background jobs start with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     events: list[str] = []
 
     def f(n: int) -> int:
@@ -379,11 +381,14 @@ def test_a_signal_during_a_region_reaches_finally() -> None:
 
         return Variant(always(2, -2), region, pure=True, config=CONFIG)
 
-    with Hook(on_miss, only(f)).active():
-        with pytest.raises(KeyboardInterrupt):
-            f(10)
-        assert events == ["finally"]
-        assert f(3) == 0
+    try:
+        with Hook(on_miss, only(f)).active():
+            with pytest.raises(KeyboardInterrupt):
+                f(10)
+            assert events == ["finally"]
+            assert f(3) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_on_error_gives_the_traceback_its_line() -> None:
