@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from .check import check
 from .codegen import GeneratedCode, compile_function, generate
 from .errors import GraphError
+from .files import load, save
 from .graph import Graph
 from .graph_module import GraphModule
 from .interpreter import Interpreter, Transformer
 from .node import Node
 from .printer import table
+from .targets import register_target
 
 if TYPE_CHECKING:
     from .interop import from_fx, to_fx
@@ -29,6 +31,9 @@ __all__ = [
     "compile_function",
     "from_fx",
     "generate",
+    "load",
+    "register_target",
+    "save",
     "table",
     "to_fx",
 ]

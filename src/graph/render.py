@@ -59,7 +59,7 @@ _DECIMAL_BITS = 10_000  # longer integers are written in hexadecimal: CPython li
 class Renderer:
     """Expressions for the values of one function, and the globals that they need."""
 
-    __slots__ = ("_by_object", "globals", "local", "names", "shadowed")
+    __slots__ = ("_by_object", "_devices", "globals", "local", "names", "shadowed")
 
     def __init__(self) -> None:
         self.names = Names(RESERVED)
@@ -67,6 +67,7 @@ class Renderer:
         self.local: dict[Node, str] = {}
         self.shadowed: set[str] = set()  # builtins that parameters have the names of
         self._by_object: dict[int, str] = {}
+        self._devices: dict[torch.device, torch.device] = {}  # equal ones are one, or copies' names would differ
 
     def object(self, value: Any, hint: str) -> str:
         """A global that is this very object."""
@@ -133,7 +134,7 @@ class Renderer:
             if vars(torch).get(text.removeprefix("torch.")) is value:
                 return self.path(value, text)
         if kind is torch.device:
-            return self.object(value, f"device_{value}")
+            return self.object(self._devices.setdefault(value, value), f"device_{value}")
         path = operator_path(value)
         if path is not None:
             return self.path(value, path)
@@ -248,6 +249,11 @@ def _slice(renderer: Renderer, value: slice) -> str:
     return f"{renderer.function(slice)}({parts})"
 
 
+def _range(renderer: Renderer, value: range) -> str:
+    parts = ", ".join(map(renderer.value, (value.start, value.stop, value.step)))
+    return f"{renderer.function(range)}({parts})"
+
+
 def _size(renderer: Renderer, value: torch.Size) -> str:
     return f"{renderer.path(torch.Size, 'torch.Size')}({_tuple(renderer, tuple(value))})"
 
@@ -265,5 +271,6 @@ _RENDERERS: dict[type, Any] = {
     list: _list,
     dict: _dict,
     slice: _slice,
+    range: _range,
     torch.Size: _size,
 }

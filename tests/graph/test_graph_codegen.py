@@ -102,7 +102,7 @@ def test_how_functions_are_written(text: str, function: Any, args: tuple[Any, ..
         ("torch.float32", torch.float32), ("device_cpu", torch.device("cpu")), ("device_cuda_1", torch.device("cuda:1")),
         ("torch.strided", torch.strided), ("torch.channels_last", torch.channels_last), ("torch.Size((2, 3))", torch.Size([2, 3])),
         ("Point(1, [])", Point(1, [])), ("slice(None, 1, None)", slice(1)), ("{'a': (1,), 2: {}}", {"a": (1,), 2: {}}),
-        ("int", int), ("torch.relu", torch.relu), ("tensor", torch.ones(2)), ("range_1", range(3)),
+        ("int", int), ("torch.relu", torch.relu), ("tensor", torch.ones(2)), ("range(0, 3, 1)", range(3)),
         ("generator", torch.Generator()),
         ("_ParameterKind_POSITIONAL_ONLY", inspect.Parameter.POSITIONAL_ONLY),
     ],

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import enum
+import io
 import math
 import operator
 from typing import Any, NamedTuple
 
+import pytest
 import torch
-from graph_helpers import assert_all_agree, same
+from graph_helpers import assert_all_agree, outcome, same
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from framecap.graph import Graph, GraphModule, Node, Transformer, check, from_fx, generate, to_fx
+from framecap.graph import (
+    Graph,
+    GraphError,
+    GraphModule,
+    Node,
+    Transformer,
+    check,
+    from_fx,
+    generate,
+    load,
+    register_target,
+    save,
+    to_fx,
+)
 from framecap.graph.names import is_plain
 from framecap.graph.passes import eliminate_common_subexpressions, eliminate_dead_code
 
@@ -231,6 +246,36 @@ def test_a_transformer_that_does_nothing_copies(graph: Graph) -> None:
     check(new.graph, new)
     assert str(new.graph) == str(graph)
     assert new.code == module.code
+
+
+def can_be_saved(value: Any) -> bool:
+    if type(value) in (tuple, list):
+        return all(map(can_be_saved, value))
+    if type(value) is dict:
+        return all(can_be_saved(k) and can_be_saved(v) for k, v in value.items())
+    if type(value) is slice:
+        return can_be_saved((value.start, value.stop, value.step))
+    return type(value) not in (Pair, Stubborn, Color, Opaque) and value not in (NotImplemented, torch.Tensor)
+
+
+@given(graphs())
+@QUICK
+def test_files_hold_the_graph(graph: Graph) -> None:
+    register_target("collect", collect)
+    module = GraphModule(Root(), graph)
+    file = io.BytesIO()
+    if not all(can_be_saved((*node.args, dict(node.kwargs))) for node in graph.nodes):
+        with pytest.raises(GraphError, match="can't be saved"):
+            save(module, file)
+        return
+    save(module, file)
+    found = load(file)
+    assert str(found.graph) == str(graph)
+    pairs = dict(zip(graph.nodes, found.graph.nodes, strict=True))
+    for node, other in pairs.items():
+        assert (node.op, node.name, node.target) == (other.op, other.name, other.target)
+        assert same_arguments((node.args, node.kwargs), (other.args, other.kwargs), pairs)
+    assert same(outcome(found, *inputs()), outcome(module, *inputs()))
 
 
 @given(graphs(), st.booleans())

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from framecap.graph.sizes import broadcast_size
 from framecap.guards import Attr, EqualsGuard, Get, Item
 
 from .region import Input, Op
@@ -126,11 +127,6 @@ def _rule(tx: Region, op: Op, of: Any) -> Shape:
         return _broadcast([of(a) for a in args])
     handler = HANDLERS.get(name)
     return handler(tx, op, first, of) if handler is not None else None
-
-
-def broadcast_size(a: int, b: int) -> int:
-    """The size that two sizes broadcast to, if they do."""
-    return b if a == 1 else a
 
 
 def _broadcast(shapes: list[Shape]) -> Shape:
