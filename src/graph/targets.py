@@ -56,11 +56,11 @@ def path_of(target: Any) -> str:
             return f"registered:{name}"
     path = operator_path(target)
     candidates = [path] if path is not None else [name for name, own in _OWN.items() if own is target]
-    name = getattr(target, "__name__", None)
-    if isinstance(name, str):
-        home = getattr(target, "__module__", None)
-        homes = (*_HOMES, "operator", "math", "builtins", *([home] if isinstance(home, str) else []))
-        candidates += [f"{home}.{name}" for home in homes]
+    short = getattr(target, "__name__", None)
+    if isinstance(short, str):
+        module = getattr(target, "__module__", None)
+        homes = (*_HOMES, "operator", "math", "builtins", *([module] if isinstance(module, str) else []))
+        candidates += [f"{home}.{short}" for home in homes]
     for candidate in candidates:
         try:
             if find_target(candidate) is target:
