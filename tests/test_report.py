@@ -7,7 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+import framecap
+from framecap.api import collect_report
 from framecap.report import Break, FunctionReport, Report
 from framecap.report import json as as_json
 from framecap.report import text as as_text
@@ -159,3 +162,19 @@ def test_quiet_functions_are_counted_not_listed() -> None:
 
 def test_empty_report() -> None:
     assert "captured nothing" in as_text.render(Report())
+
+
+def test_what_needs_the_value_of_a_tensor_is_named() -> None:
+    @framecap.optimize
+    def fn(x):
+        largest = float(x.max() + 1)
+        if x.sum() > 3:
+            x = -x
+        return largest, int(x[0]), x
+
+    fn(torch.ones(3))
+    assert [b.sentence for b in collect_report().breaks] == [
+        "float() needs the value of a tensor",
+        "a branch depends on the value of a tensor",
+        "int() needs the value of a tensor",
+    ]

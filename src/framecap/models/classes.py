@@ -363,7 +363,7 @@ def _number_class(cls: type) -> None:
             if cls is float and args[0].kind is int:
                 return number_op(tx, float, args[0])
         if args and isinstance(args[0], TensorValue):
-            args[0].truth(tx)
+            args[0].known_item(tx, f"{cls.__name__}() needs")
         real = constant_of(tx, args[0]) if args else cls()
         owner = args[0] if args else None
         if isinstance(owner, InstanceValue):

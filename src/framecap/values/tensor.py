@@ -184,10 +184,14 @@ class TensorValue(Value):
         tx.tensor_op("call_function", operator.setitem, (self, key, value), mutates=self)
 
     def truth(self, tx: Region) -> bool:
+        return bool(self.known_item(tx, "a branch depends on"))
+
+    def known_item(self, tx: Region, what: str) -> torch.Tensor:
+        """The tensor's one value, if it is known without running the program; else a graph break that says ``what``."""
         known = tx.known_value(self.ref)
         if known is not None and known.numel() == 1:
-            return bool(known)
-        raise GraphBreak(DATA_DEPENDENT, f"a branch depends on the value of {self.describe()}")
+            return known
+        raise GraphBreak(DATA_DEPENDENT, f"{what} the value of {self.describe()}")
 
     def length(self, tx: Region) -> int:
         if self.rank(tx) == 0:
