@@ -15,6 +15,7 @@ from .interpreter import Interpreter, Transformer
 from .node import Node
 from .printer import table
 from .targets import register_target
+from .text import from_text, to_text
 
 if TYPE_CHECKING:
     from .interop import from_fx, to_fx
@@ -30,12 +31,14 @@ __all__ = [
     "check",
     "compile_function",
     "from_fx",
+    "from_text",
     "generate",
     "load",
     "register_target",
     "save",
     "table",
     "to_fx",
+    "to_text",
 ]
 
 

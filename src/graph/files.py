@@ -20,11 +20,10 @@ from .errors import GraphError
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import Node
-from .state import find
-from .targets import find_target, is_allowed_method, path_of
+from .state import find, in_order
+from .targets import constant_name, find_constant, find_target, is_allowed_method, path_of
 
 VERSION = 1
-_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 _OF_ALL_MODULES = frozenset(vars(nn.Module()))
 _DAMAGE = (zipfile.BadZipFile, KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError)
 """What reading a file that isn't what it should be raises, beside safetensors' own errors."""
@@ -78,7 +77,7 @@ class _Writer:
 
     def document(self) -> dict[str, Any]:
         nodes = [self.node(node) for node in self.module.graph.nodes]
-        targets = dict.fromkeys(n.target for n in self.module.graph.nodes if n.op in ("get_attr", "call_module"))
+        targets = in_order(self.module, (n.target for n in self.module.graph.nodes if n.op in ("get_attr", "call_module")))
         state = {target: self.state(target, find(self.module, target)) for target in targets}
         return {
             "framecap graph": VERSION, "class": self.module._class_name, "training": self.module.training, "nodes": nodes,
@@ -173,8 +172,8 @@ class _Writer:
             return {"bytes": value.hex()}
         if value is Ellipsis:
             return {"ellipsis": True}
-        if isinstance(value, _CONSTANTS):
-            return {"torch": str(value).removeprefix("torch.")}
+        if (name := constant_name(value)) is not None:
+            return {"torch": name}
         if kind is torch.device:
             return {"device": str(value)}
         if isinstance(value, torch.Tensor):
@@ -294,12 +293,6 @@ class _Reader:
             raise GraphError("a node has a negative number")
         return self.nodes[index]
 
-    def constant(self, name: str) -> Any:
-        found = getattr(torch, name, None)
-        if not isinstance(found, _CONSTANTS):
-            raise GraphError(f"torch.{name} is no type, layout or memory format")
-        return found
-
 
 _READ: dict[str, Any] = {
     "float": lambda reader, part: math.nan if part == "nan" else float(part),
@@ -312,7 +305,7 @@ _READ: dict[str, Any] = {
     "complex": lambda reader, part: complex(*map(float, part)),
     "bytes": lambda reader, part: bytes.fromhex(part),
     "ellipsis": lambda reader, part: ...,
-    "torch": lambda reader, part: reader.constant(part),
+    "torch": lambda reader, part: find_constant(part),
     "device": lambda reader, part: torch.device(part),
     "function": lambda reader, part: find_target(part),
 }

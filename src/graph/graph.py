@@ -79,7 +79,7 @@ class Graph:
 
         Raises GraphError for an unknown op, a target of the wrong type, or arguments that hold nodes of another graph.
         """
-        _require_target(op, target)
+        require_target(op, target)
         return self._insert(op, target, args, kwargs or {}, self._names.take(name or _hint(op, target)))
 
     def _insert(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Node:
@@ -252,7 +252,8 @@ class Graph:
         return "\n".join(["graph:", *(f"    {node.format()}" for node in self.nodes)])
 
 
-def _require_target(op: str, target: Any) -> None:
+def require_target(op: str, target: Any) -> None:
+    """Raise GraphError if there is no such operation, or if ``target`` is of the wrong type for it."""
     if op == "call_function":
         if not callable(target):
             raise GraphError(f"the target of call_function must be callable, not of type {type(target).__name__}")

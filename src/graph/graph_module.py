@@ -11,7 +11,7 @@ from torch import nn
 from .codegen import GeneratedCode, compile_function, generate
 from .graph import Graph
 from .node import Node
-from .printer import readable
+from .printer import readable, shown_place
 from .state import Root, adopt, find, place, prune
 
 _NOT_STATE = ("_graph", "_generated")
@@ -75,6 +75,18 @@ class GraphModule(nn.Module):
         """The generated Python of forward."""
         source: str = self.__dict__["_generated"].source
         return source
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """Call forward with its hooks. An error that a node raises gets a note with the node's place in the user's code.
+
+        Not ``__call__``, which tracers look for and replace in nn.Module.
+        """
+        try:
+            return super()._call_impl(*args, **kwargs)
+        except Exception as error:
+            if (node := self.node_of(error)) is not None and (place := shown_place(node)):
+                error.add_note(f"node {node.name!r} of this graph stands for\n{place}")
+            raise
 
     def set_state(self, target: str, value: Any) -> None:
         """Put a parameter, buffer or module at a dotted path of this module alone; see `state.place`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -45,6 +46,18 @@ def _arguments(node: Node) -> str:
 def _place(node: Node) -> str:
     where = node.meta.get("where")
     return f"{str(where[0]).rpartition('/')[2]}:{where[1]}" if where else ""
+
+
+def shown_place(node: Node) -> str:
+    """Where a node comes from in the user's code, as tracebacks write it, outermost call first; "" if it isn't known."""
+    where = node.meta.get("where")
+    if not where:
+        return ""
+    lines = []
+    for filename, line, *text in (*reversed(node.meta.get("stack", ())[1:]), where):
+        source = str(text[0]) if text else linecache.getline(filename, line).strip()
+        lines += [f'  File "{filename}", line {line}', *([f"    {source}"] if source else [])]
+    return "\n".join(lines)
 
 
 def readable(module: nn.Module, code: str, class_name: str) -> str:

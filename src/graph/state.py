@@ -42,9 +42,10 @@ def adopt(module: nn.Module, root: Root, targets: Iterable[str]) -> None:
     """Make ``module`` have the objects of ``root`` under ``targets``, by reference; nothing of root's is changed.
 
     Modules on the way to a target become plain ones with the same ``training``. Parameters, buffers (persistent or not)
-    and plain attributes stay what they were; tensors of a dict become buffers. Raises GraphError.
+    and plain attributes stay what they were, in the order they have in root; tensors of a dict become buffers. Raises
+    GraphError.
     """
-    made: set[int] = {id(module)}
+    made: dict[int, tuple[nn.Module, Any]] = {id(module): (module, root)}
     # Short targets first: a module that is used as a whole brings what lies in it.
     for target in sorted(dict.fromkeys(targets), key=lambda target: target.count(".")):
         value = find(root, target)
@@ -59,13 +60,39 @@ def adopt(module: nn.Module, root: Root, targets: Iterable[str]) -> None:
                 else:
                     container = nn.Module()
                     container.training = module.training if source is None else source.training
-                    made.add(id(container))
+                    made[id(container)] = (container, source)
                     owner.add_module(part, container)
             owner = getattr(owner, part)
         if id(owner) in made:
             _put(owner, last, value, source if isinstance(source, nn.Module) else None)
         elif isinstance(root, dict) and isinstance(owner, nn.Module) and getattr(owner, last, None) is not value:
             raise GraphError(f"{target!r} is another object than {last!r} of the {type(owner).__name__} it lies in")
+    for container, source in made.values():
+        if isinstance(source, nn.Module):
+            _order_as(container, source)
+
+
+def _order_as(container: nn.Module, source: nn.Module) -> None:
+    """Give parameters, buffers and modules the order that they have in ``source``, which state_dict shows."""
+    for table in ("_parameters", "_buffers", "_modules"):
+        held, order = getattr(container, table), getattr(source, table)
+        held.update({name: held.pop(name) for name in order if name in held})
+
+
+def in_order(module: nn.Module, targets: Iterable[str]) -> list[str]:
+    """Targets sorted by the place of what they name in the module hierarchy."""
+
+    def place_of(target: str) -> list[int]:
+        owner: Any = module
+        places = []
+        for part in target.split("."):
+            tables = [owner._parameters, owner._buffers, owner._modules] if isinstance(owner, nn.Module) else []
+            names = [name for table in tables for name in table]
+            places.append(names.index(part) if part in names else len(names))
+            owner = getattr(owner, part)
+        return places
+
+    return sorted(dict.fromkeys(targets), key=place_of)
 
 
 def _child(root: Root, source: Any, path: list[str]) -> Any:

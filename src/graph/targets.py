@@ -37,6 +37,7 @@ _OWN = {
 _HOMES = (
     "torch.nn.functional", "torch", "torch.Tensor", "torch._C._nn", "torch.linalg", "torch.fft", "torch.special", "torch.nested",
 )  # fmt: skip
+_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 _registered: dict[str, Any] = {}
 
 
@@ -132,3 +133,16 @@ def is_allowed_method(name: str) -> bool:
     method = getattr(torch.Tensor, name, None)
     operators = name.startswith("__") and name.endswith("__") and name in operator.__dict__
     return callable(method) and (operators or not name.startswith("_"))
+
+
+def constant_name(value: Any) -> str | None:
+    """The name in torch of a type, layout or memory format; None for all else."""
+    return str(value).removeprefix("torch.") if isinstance(value, _CONSTANTS) else None
+
+
+def find_constant(name: str) -> Any:
+    """The type, layout or memory format of this name in torch. Raises GraphError."""
+    found = getattr(torch, name, None)
+    if not isinstance(found, _CONSTANTS):
+        raise GraphError(f"torch.{name} is no type, layout or memory format")
+    return found

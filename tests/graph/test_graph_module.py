@@ -260,3 +260,49 @@ def test_readable_text(capsys: pytest.CaptureFixture[str]) -> None:
     )
     module.print_readable(print_output=False)
     assert capsys.readouterr().out == ""
+
+
+def test_state_keeps_the_order_it_has_in_the_root() -> None:
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = nn.Module()
+            self.block.first, self.block.second = nn.Linear(2, 2), nn.Linear(2, 2)
+            self.block.shift = nn.Parameter(torch.ones(2))
+            self.block.scale = nn.Parameter(torch.ones(2))
+            self.last = nn.Linear(2, 2)
+
+    root = Root()
+    graph = Graph()
+    value = graph.placeholder("x")
+    for target in ("last", "block.second", "block.first"):
+        value = graph.call_module(target, (value,))
+    for target in ("block.scale", "block.shift"):
+        value = graph.call_function(torch.add, (value, graph.get_attr(target)))
+    graph.output(value)
+    module = GraphModule(root, graph)
+    assert list(module.state_dict()) == list(root.state_dict())
+    assert [name for name, _ in module.named_parameters()] == [name for name, _ in root.named_parameters()]
+
+
+def test_an_error_names_the_users_lines() -> None:
+    graph = Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    product = graph.call_function(torch.matmul, (x, y))
+    product.meta["where"] = ("model.py", 3, "return a @ b")
+    product.meta["stack"] = [("model.py", 3), ("main.py", 7, "inner(x, y)")]
+    graph.output(product)
+    module = GraphModule(nn.Module(), graph)
+    with pytest.raises(RuntimeError) as raised:
+        module(torch.ones(2, 3), torch.ones(2, 3))
+    (note,) = raised.value.__notes__
+    assert note.splitlines() == [
+        "node 'matmul' of this graph stands for",
+        '  File "main.py", line 7',
+        "    inner(x, y)",
+        '  File "model.py", line 3',
+        "    return a @ b",
+    ]
+    with pytest.raises(TypeError) as other:
+        module(torch.ones(2, 3))
+    assert not hasattr(other.value, "__notes__")

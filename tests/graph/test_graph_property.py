@@ -22,11 +22,13 @@ from framecap.graph import (
     Transformer,
     check,
     from_fx,
+    from_text,
     generate,
     load,
     register_target,
     save,
     to_fx,
+    to_text,
 )
 from framecap.graph.names import is_plain
 from framecap.graph.passes import eliminate_common_subexpressions, eliminate_dead_code
@@ -260,7 +262,7 @@ def can_be_saved(value: Any) -> bool:
 
 @given(graphs())
 @QUICK
-def test_files_hold_the_graph(graph: Graph) -> None:
+def test_files_and_text_hold_the_graph(graph: Graph) -> None:
     register_target("collect", collect)
     module = GraphModule(Root(), graph)
     file = io.BytesIO()
@@ -270,11 +272,14 @@ def test_files_hold_the_graph(graph: Graph) -> None:
         return
     save(module, file)
     found = load(file)
-    assert str(found.graph) == str(graph)
-    pairs = dict(zip(graph.nodes, found.graph.nodes, strict=True))
-    for node, other in pairs.items():
-        assert (node.op, node.name, node.target) == (other.op, other.name, other.target)
-        assert same_arguments((node.args, node.kwargs), (other.args, other.kwargs), pairs)
+    text = to_text(graph)
+    assert to_text(from_text(text)) == text
+    for other_graph in (found.graph, from_text(text)):
+        assert str(other_graph) == str(graph)
+        pairs = dict(zip(graph.nodes, other_graph.nodes, strict=True))
+        for node, other in pairs.items():
+            assert (node.op, node.name, node.target) == (other.op, other.name, other.target)
+            assert same_arguments((node.args, node.kwargs), (other.args, other.kwargs), pairs)
     assert same(outcome(found, *inputs()), outcome(module, *inputs()))
 
 
