@@ -14,6 +14,7 @@ from .graph_module import GraphModule
 from .interpreter import Interpreter, Transformer
 from .node import Node
 from .printer import table
+from .rewrite import AnyOf, Match, OfType, find_matches, replace_pattern
 from .targets import register_target
 from .text import from_text, to_text
 
@@ -21,20 +22,25 @@ if TYPE_CHECKING:
     from .interop import from_fx, to_fx
 
 __all__ = [
+    "AnyOf",
     "GeneratedCode",
     "Graph",
     "GraphError",
     "GraphModule",
     "Interpreter",
+    "Match",
     "Node",
+    "OfType",
     "Transformer",
     "check",
     "compile_function",
+    "find_matches",
     "from_fx",
     "from_text",
     "generate",
     "load",
     "register_target",
+    "replace_pattern",
     "save",
     "table",
     "to_fx",

@@ -86,8 +86,9 @@ def in_order(module: nn.Module, targets: Iterable[str]) -> list[str]:
         owner: Any = module
         places = []
         for part in target.split("."):
-            tables = [owner._parameters, owner._buffers, owner._modules] if isinstance(owner, nn.Module) else []
-            names = [name for table in tables for name in table]
+            names: list[str] = []
+            if isinstance(owner, nn.Module):
+                names = [*owner._parameters, *owner._buffers, *owner._modules]
             places.append(names.index(part) if part in names else len(names))
             owner = getattr(owner, part)
         return places

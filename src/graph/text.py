@@ -37,7 +37,7 @@ def to_text(graph: Graph) -> str:
 
 def _arguments(node: Node) -> str:
     shown = [_write(value) for value in node.args]
-    rest = {}
+    rest: dict[str, Any] = {}
     for key, value in node.kwargs.items():
         if rest or not is_plain(key):
             rest[key] = value

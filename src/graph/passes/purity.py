@@ -7,9 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..node import Node
 from ..render import INFIX, PREFIX
+from ..state import Root, find
 
 # Functions of Python that give a new value, and for tensors do what the tensor's method does.
 # By identity: a target may be an object without a hash.
@@ -23,22 +25,31 @@ _CHANGES_STATE = frozenset(["batch_norm", "embedding", "embedding_bag", "instanc
 # These draw their random numbers in Python.
 _RANDOM = frozenset(["fractional_max_pool2d", "fractional_max_pool3d"])
 _NO_COMPUTATION = frozenset(["backward", "register_hook", "retain_grad", "share_memory_", "set_"])
+_PURE_MODULES = frozenset(
+    getattr(nn, name)
+    for name in """AdaptiveAvgPool1d AdaptiveAvgPool2d AvgPool1d AvgPool2d AvgPool3d Bilinear Conv1d Conv2d Conv3d
+    ConvTranspose1d ConvTranspose2d ConvTranspose3d ELU Flatten GELU GLU GroupNorm Hardsigmoid Hardswish Hardtanh Identity
+    LayerNorm LeakyReLU Linear LogSoftmax MaxPool1d MaxPool2d MaxPool3d Mish PReLU RMSNorm ReLU ReLU6 SELU Sigmoid SiLU
+    Softmax Softplus Softsign Tanh Unflatten Upsample""".split()
+    if hasattr(nn, name)
+)
+"""Modules that compute with their parameters and nothing else."""
 _METHOD_TYPES = (type(torch.Tensor.add), type(torch.Tensor.norm))
 
 
-def why_impure(node: Node) -> str | None:
+def why_impure(node: Node, root: Root | None = None) -> str | None:
     """Why executing ``node`` may do more than compute its result from its arguments; None if it surely doesn't.
 
-    What isn't known to be pure counts as impure: functions outside of torch and operator, and modules, which may
-    have hooks and state. Methods are taken to be those of tensors. That a pure operator may raise an error isn't an
-    effect here.
+    root: where modules are found; without one, every call of a module counts as impure. What isn't known to be pure
+    counts as impure: functions outside of torch and operator, and modules that may have hooks and state. Methods are
+    taken to be those of tensors. That a pure operator may raise an error isn't an effect here.
     """
     if node.op in ("placeholder", "output"):
         return "it is the graph's interface"
     if node.op == "get_attr":
         return None
     if node.op == "call_module":
-        return "a module may have state and hooks"
+        return "a module may have state and hooks" if root is None else _why_module_impure(find(root, node.target))
     if "out" in node.kwargs:
         return "it writes its result into an argument"
     if node.op == "call_method":
@@ -58,6 +69,16 @@ def why_impure(node: Node) -> str | None:
     if _works_in_place(node):
         return "it works in place"
     return _why_operator_impure(name)
+
+
+def _why_module_impure(module: Any) -> str | None:
+    if type(module) not in _PURE_MODULES:
+        return f"a {type(module).__name__} is not known to be pure"
+    if getattr(module, "inplace", False):
+        return "it works in place"
+    if "forward" in vars(module) or any(key.endswith("_hooks") and value for key, value in vars(module).items()):
+        return "the module has hooks or a forward of its own"
+    return None
 
 
 def _is_torch_function(function: Any, name: str) -> bool:
