@@ -153,14 +153,14 @@ class Node:
             used.users[self] = None
         self._args, self._kwargs, self._inputs = args, dict(kwargs), inputs
 
-    def replace_input_with(self, old: Node, new: Node) -> None:
-        """Use ``new`` wherever ``old`` is an argument."""
+    def replace_input_with(self, old: Node, new: Any) -> None:
+        """Use ``new``, a node or any other argument, wherever ``old`` is an argument."""
         if old in self._inputs:
-            swap: Callable[[Node], Node] = lambda node: new if node is old else node
+            swap: Callable[[Node], Any] = lambda node: new if node is old else node
             self._set_arguments(map_nodes(self._args, swap), map_nodes(self._kwargs, swap))
 
-    def replace_all_uses_with(self, new: Node, where: Callable[[Node], bool] = lambda user: True) -> list[Node]:
-        """Let the users of this node use ``new``; returns those that were changed.
+    def replace_all_uses_with(self, new: Any, where: Callable[[Node], bool] = lambda user: True) -> list[Node]:
+        """Let the users of this node use ``new``, a node or any other argument; returns those that were changed.
 
         ``new`` itself may go on using this node. where: only users for which it is true.
         """

@@ -339,12 +339,7 @@ def _replace(graph: Graph, pattern: Graph, new: Graph, match: Match, point: Node
             made.meta = {key: value for key, value in olds[-1].meta.items() if key in ("where", "stack", "module")}
     for old, result in zip(olds, _results(new), strict=True):
         value = moved[old] = known[result] if isinstance(result, Node) else result
-        if isinstance(value, Node):
-            old.replace_all_uses_with(value)
-        else:
-            for user in list(old.users):
-                user.args = map_nodes(user.args, lambda n, old=old, value=value: value if n is old else n)
-                user.kwargs = map_nodes(user.kwargs, lambda n, old=old, value=value: value if n is old else n)
+        old.replace_all_uses_with(value)
     for node in reversed(list(match.nodes.values())):
         if not node.users:
             graph.erase_node(node)

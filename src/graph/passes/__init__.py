@@ -3,11 +3,14 @@
 from .common_subexpr import eliminate_common_subexpressions
 from .costs import Cost, CostReport, estimate_costs
 from .dead_code import eliminate_dead_code
+from .fold_constants import fold_constants
 from .fuse_conv_bn import FusionReport, fuse_conv_bn
+from .normalize import normalize_calls
 from .purity import why_impure
+from .runner import PassReport, run_passes
 from .shapes import TensorMeta, propagate_shapes
 
 __all__ = [
-    "Cost", "CostReport", "FusionReport", "TensorMeta", "eliminate_common_subexpressions", "eliminate_dead_code", "estimate_costs",
-    "fuse_conv_bn", "propagate_shapes", "why_impure",
+    "Cost", "CostReport", "FusionReport", "PassReport", "TensorMeta", "eliminate_common_subexpressions", "eliminate_dead_code",
+    "estimate_costs", "fold_constants", "fuse_conv_bn", "normalize_calls", "propagate_shapes", "run_passes", "why_impure",
 ]  # fmt: skip

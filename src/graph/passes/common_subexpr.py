@@ -21,7 +21,7 @@ def eliminate_common_subexpressions(graph: Graph) -> bool:
 
     Before: ``a = x + 1; b = x + 1; return a * b``. After: ``a = x + 1; return a * a``.
     """
-    reaches_output, reaches_impure = _reach(graph)
+    reaches_output, reaches_impure = reach(graph)
     known: dict[Any, Node] = {}
     changed = False
     for node in graph.nodes:
@@ -49,7 +49,7 @@ def eliminate_common_subexpressions(graph: Graph) -> bool:
     return changed
 
 
-def _reach(graph: Graph) -> tuple[set[Node], set[Node]]:
+def reach(graph: Graph) -> tuple[set[Node], set[Node]]:
     """The nodes whose result, or memory of it, may reach the output, and those where it may reach an impure node."""
     output: set[Node] = set()
     impure: set[Node] = set()
@@ -102,6 +102,13 @@ def _gives_one_tensor(node: Node) -> bool:
     )
 
 
+_ALWAYS_FRESH = frozenset(
+    """conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d group_norm layer_norm linear log_softmax matmul
+    scaled_dot_product_attention softmax""".split()
+)
+"""Composed operators that end in a kernel with a result of its own."""
+
+
 def _is_fresh(node: Node, collections: set[Node]) -> bool:
     """Whether the result surely is new memory.
 
@@ -111,6 +118,8 @@ def _is_fresh(node: Node, collections: set[Node]) -> bool:
     if not collections.isdisjoint(node.all_input_nodes):
         return False
     found = _overloads_of(node)
+    if found and found[0]._schema.name.removeprefix("aten::") in _ALWAYS_FRESH:
+        return True
     return bool(found) and not any(
         (result.alias_info is not None and not overload._schema.is_mutable)
         or torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd")
