@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .check import check
 from .codegen import GeneratedCode, compile_function, generate
+from .diff import diff
 from .errors import GraphError
 from .files import load, save
 from .graph import Graph
@@ -34,6 +35,7 @@ __all__ = [
     "Transformer",
     "check",
     "compile_function",
+    "diff",
     "find_matches",
     "from_fx",
     "from_text",

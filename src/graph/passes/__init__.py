@@ -5,12 +5,14 @@ from .costs import Cost, CostReport, estimate_costs
 from .dead_code import eliminate_dead_code
 from .fold_constants import fold_constants
 from .fuse_conv_bn import FusionReport, fuse_conv_bn
+from .memory import Lifetime, MemoryReport, estimate_memory
 from .normalize import normalize_calls
 from .purity import why_impure
 from .runner import PassReport, run_passes
 from .shapes import TensorMeta, propagate_shapes
 
 __all__ = [
-    "Cost", "CostReport", "FusionReport", "PassReport", "TensorMeta", "eliminate_common_subexpressions", "eliminate_dead_code",
-    "estimate_costs", "fold_constants", "fuse_conv_bn", "normalize_calls", "propagate_shapes", "run_passes", "why_impure",
+    "Cost", "CostReport", "FusionReport", "Lifetime", "MemoryReport", "PassReport", "TensorMeta",
+    "eliminate_common_subexpressions", "eliminate_dead_code", "estimate_costs", "estimate_memory", "fold_constants",
+    "fuse_conv_bn", "normalize_calls", "propagate_shapes", "run_passes", "why_impure",
 ]  # fmt: skip

@@ -155,7 +155,7 @@ class _Counter(Interpreter):
             self.state[node] = dict(_state_bytes(find(self.real, node.target)))
             cost.parameter_bytes = sum(self.state[node].values())
         if cost.bytes_written:
-            cost.result_bytes = sum(_bytes(tensor) for tensor in _tensors(value))
+            cost.result_bytes = sum(_bytes(tensor) for tensor in tensors_in(value))
         return value
 
 
@@ -171,7 +171,7 @@ class _Traffic(TorchDispatchMode):
         returns = function._schema.returns
         if returns and all(r.alias_info is not None and not r.alias_info.is_write for r in returns):
             return result  # a view
-        inputs, outputs = list(_tensors((args, kwargs))), list(_tensors(result))
+        inputs, outputs = list(tensors_in((args, kwargs))), list(tensors_in(result))
         if not outputs:
             return result  # a question, such as for the device
         self.cost.bytes_read += sum(map(_bytes, inputs))
@@ -190,14 +190,14 @@ _REDUCTIONS = frozenset(
 )
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
+        yield from tensors_in(list(value.values()))
     elif isinstance(value, (tuple, list)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)
 
 
 def _bytes(tensor: torch.Tensor) -> int:
