@@ -16,6 +16,7 @@ from .interpreter import Interpreter, Transformer
 from .node import Node
 from .printer import table
 from .rewrite import AnyOf, Match, OfType, find_matches, replace_pattern
+from .split import Part, split, split_by_support, split_into_stages
 from .targets import register_target
 from .text import from_text, to_text
 
@@ -32,6 +33,7 @@ __all__ = [
     "Match",
     "Node",
     "OfType",
+    "Part",
     "Transformer",
     "check",
     "compile_function",
@@ -44,6 +46,9 @@ __all__ = [
     "register_target",
     "replace_pattern",
     "save",
+    "split",
+    "split_by_support",
+    "split_into_stages",
     "table",
     "to_fx",
     "to_text",

@@ -23,7 +23,7 @@ def diff(before: Graph, after: Graph, *, context: int | None = None) -> str:
         None, [_number(node, numbers, known) for node in old], [_number(node, numbers, known) for node in new], autojunk=False
     )
     lines: list[str] = []
-    groups = [steps.get_opcodes()] if context is None else list(steps.get_grouped_opcodes(context))
+    groups: list[Any] = [steps.get_opcodes()] if context is None else list(steps.get_grouped_opcodes(context))
     if not any(tag != "equal" for group in groups for tag, *_ in group):
         return ""
     for i, group in enumerate(groups):

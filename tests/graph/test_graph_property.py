@@ -27,6 +27,8 @@ from framecap.graph import (
     load,
     register_target,
     save,
+    split,
+    split_into_stages,
     to_fx,
     to_text,
 )
@@ -312,3 +314,20 @@ def test_passes_that_run_until_nothing_changes_keep_the_result(graph: Graph, pas
     run_passes(module, passes, until_stable=True)
     # Dead code may take its error with it.
     assert before[0] == "raised" or same(before, outcome(module, *inputs()))
+
+
+@given(graphs(), st.lists(st.integers(0, 2), min_size=14, max_size=14), st.integers(1, 3))
+@QUICK
+def test_split_graphs_do_the_same(graph: Graph, labels: list[int], count: int) -> None:
+    module = GraphModule(Root(), graph)
+    before = outcome(module, *inputs())
+    work = [node for node in graph.nodes if node.op.startswith("call")]
+    rule = dict(zip(work, labels, strict=False))
+    wholes = [split(module, rule.__getitem__)[0]]
+    if count <= len(work):
+        wholes.append(split_into_stages(module, count)[0])
+    for whole in wholes:
+        check(whole.graph, whole)
+        after = outcome(whole, *inputs())
+        # Which of two errors comes first may differ: they are no effects of pure operators.
+        assert same(before, after) or before[0] == after[0] == "raised"
