@@ -14,6 +14,7 @@ from .graph import Graph
 from .graph_module import GraphModule
 from .interpreter import Interpreter, Transformer
 from .node import Node
+from .pipeline import PipelineRun, run_pipeline
 from .printer import table
 from .rewrite import AnyOf, Match, OfType, find_matches, replace_pattern
 from .split import Part, split, split_by_support, split_into_stages
@@ -34,6 +35,7 @@ __all__ = [
     "Node",
     "OfType",
     "Part",
+    "PipelineRun",
     "Transformer",
     "check",
     "compile_function",
@@ -45,6 +47,7 @@ __all__ = [
     "load",
     "register_target",
     "replace_pattern",
+    "run_pipeline",
     "save",
     "split",
     "split_by_support",
