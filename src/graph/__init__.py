@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .check import check
 from .codegen import GeneratedCode, compile_function, generate
 from .diff import diff
+from .draw import draw_dot, draw_svg
 from .errors import GraphError
 from .files import load, save
 from .graph import Graph
@@ -40,6 +41,8 @@ __all__ = [
     "check",
     "compile_function",
     "diff",
+    "draw_dot",
+    "draw_svg",
     "find_matches",
     "from_fx",
     "from_text",
