@@ -11,7 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import framecap
 from benchmarks.models import BUILDERS, build, tensors_in
 from framecap.api import collect_report
-from framecap.graph import check
+from framecap.graph import check, from_fx, split_into_stages, to_fx
+from framecap.graph.passes import eliminate_common_subexpressions, eliminate_dead_code, run_passes
 from framecap.hook import in_region
 
 pytestmark = pytest.mark.slow
@@ -96,10 +97,18 @@ def test_whole_graphs(name: str, level: str) -> None:
     assert ("call_module" in {node.op for node in module.graph.nodes}) == (level == "torch_nn_leaves")
     assert set(module.state_dict()) <= set(model.state_dict())
     twin = build(name).double().model.train()
+    twin_state = {key: value.clone() for key, value in module.state_dict().items()}
     torch.manual_seed(0)
     expected = twin(*workload.args, **kwargs, **options)
-    torch.manual_seed(0)
-    actual = module(*workload.args, **kwargs)
-    assert type(actual) is type(expected)
-    for mine, theirs in zip(tensors_in(expected), tensors_in(actual), strict=True):
-        assert torch.equal(mine, theirs)
+    back = from_fx(to_fx(module))
+    assert back.code == module.code and list(back.state_dict()) == list(module.state_dict())
+    stages, _ = split_into_stages(module, 3)
+    tidy = copy.deepcopy(module)
+    run_passes(tidy, [eliminate_common_subexpressions, eliminate_dead_code], until_stable=True)
+    for form in (module, to_fx(module), back, stages, tidy):
+        module.load_state_dict(twin_state)
+        torch.manual_seed(0)
+        actual = form(*workload.args, **kwargs)
+        assert type(actual) is type(expected)
+        for mine, theirs in zip(tensors_in(expected), tensors_in(actual), strict=True):
+            assert torch.equal(mine, theirs)

@@ -1,6 +1,6 @@
 """The graph IR: six operations, a code generator, and passes. Knows nothing of bytecode, frames or guards.
 
-``to_fx`` and ``from_fx`` come from `framecap.graph.interop`, which is imported at their first use.
+``to_fx``, ``from_fx`` and ``torch_backend`` come from `framecap.graph.interop`, which is imported at their first use.
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from .targets import register_target
 from .text import from_text, to_text
 
 if TYPE_CHECKING:
-    from .interop import from_fx, to_fx
+    from .interop import from_fx, to_fx, torch_backend
 
 __all__ = [
     "AnyOf",
@@ -58,11 +58,12 @@ __all__ = [
     "table",
     "to_fx",
     "to_text",
+    "torch_backend",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name in ("to_fx", "from_fx"):
+    if name in ("to_fx", "from_fx", "torch_backend"):
         from . import interop
 
         return getattr(interop, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch.fx
@@ -105,6 +106,21 @@ def from_fx(module: torch.fx.GraphModule) -> GraphModule:
         if node.type is not None:
             made.meta[_TYPE] = node.type
     return GraphModule(module, graph, type(module).__name__)
+
+
+def torch_backend(backend: Callable[..., Any]) -> Callable[..., Any]:
+    """A backend for torch.compile, of one that takes our graph modules.
+
+    backend: ``(graph_module, example_inputs) -> callable``, as for ``framecap.optimize``. What it returns is called with
+    the graph's inputs and gives a tuple or list, as torch.compile expects. Use:
+    ``torch.compile(model, backend=torch_backend(mine))``.
+    """
+
+    def compile_with(module: torch.fx.GraphModule, examples: list[Any]) -> Any:
+        return backend(from_fx(module), examples)
+
+    compile_with.__name__ = getattr(backend, "__name__", type(backend).__name__)
+    return compile_with
 
 
 def _fx_can_write(value: Any) -> bool:

@@ -13,7 +13,7 @@ import torch.fx
 from graph_helpers import same
 from torch import nn
 
-from framecap.graph import Graph, GraphError, GraphModule, check, from_fx, to_fx
+from framecap.graph import Graph, GraphError, GraphModule, check, from_fx, to_fx, torch_backend
 
 Point = namedtuple("Point", "x y")
 
@@ -173,6 +173,24 @@ def test_torch_compile_takes_what_is_converted() -> None:
     compiled = torch.compile(converted, backend="aot_eager", fullgraph=True)
     x = torch.randn(4, 2)
     assert torch.allclose(compiled(x)["y"][0], module(x)["y"][0])
+
+
+def test_a_backend_of_ours_serves_torch_compile() -> None:
+    seen: list[GraphModule] = []
+
+    def backend(module: GraphModule, examples: list[Any]) -> Any:
+        check(module.graph, module)
+        seen.append(module)
+        return module
+
+    model = Model().eval()
+    x = torch.randn(4, 2, requires_grad=True)
+    compiled = torch.compile(model, backend=torch_backend(backend), fullgraph=True)
+    (result,) = torch.autograd.grad(compiled(x)["y"][0].sum(), x)
+    (expected,) = torch.autograd.grad(model(x)["y"][0].sum(), x)
+    assert torch.equal(result, expected)
+    assert len(seen) == 1 and len(seen[0].graph.nodes) > 3
+    torch.compiler.reset()
 
 
 def test_special_numbers_stay_in_the_graph() -> None:
