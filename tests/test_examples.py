@@ -16,9 +16,9 @@ from examples.resnet50 import resnet50
 ROOT = Path(__file__).parent.parent
 
 
-def run_example(name: str) -> str:
+def run_example(name: str, *args: str) -> str:
     done = subprocess.run(
-        [sys.executable, f"examples/{name}"], cwd=ROOT, capture_output=True, text=True, timeout=300
+        [sys.executable, f"examples/{name}", *args], cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -57,6 +57,33 @@ def test_fuse_conv_bn() -> None:
 def test_count_flops() -> None:
     out = run_example("count_flops.py")
     assert "8,178" in out.splitlines()[-3]  # 2 x 4.089 G multiply-adds, the number that is known for this network
+
+
+def test_swap_activation() -> None:
+    out = run_example("swap_activation.py")
+    assert "replaced: 3, left: 0" in out and "runs: (4,)" in out
+
+
+def test_write_a_pass() -> None:
+    out = run_example("write_a_pass.py")
+    assert "equal: True" in out and "+ %relu = call_function torch.relu(%x)" in out
+
+
+def test_split_and_pipeline() -> None:
+    out = run_example("split_and_pipeline.py")
+    assert "equal to eager: True" in out and "stage 1  " in out
+
+
+def test_draw(tmp_path: Path) -> None:
+    assert "444 nodes drawn" in run_example("draw.py", str(tmp_path))
+    assert "layer3.5" in (tmp_path / "resnet50.svg").read_text() and "conv2" in (tmp_path / "block.svg").read_text()
+
+
+def test_write_a_backend() -> None:
+    out = run_example("write_a_backend.py")
+    assert "equal: True" in out and "equal under torch.compile: True" in out
+    first, second = [line for line in out.splitlines() if line.startswith("operators:")]
+    assert first == second and "'sin': 2" in first
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Passes: functions of a graph that say whether they changed it. One file each."""
 
-from .common_subexpr import eliminate_common_subexpressions
+from .common_subexpr import eliminate_common_subexpressions, reach
 from .costs import Cost, CostReport, estimate_costs
 from .dead_code import eliminate_dead_code
 from .fold_constants import fold_constants
@@ -14,5 +14,5 @@ from .shapes import TensorMeta, propagate_shapes
 __all__ = [
     "Cost", "CostReport", "FusionReport", "Lifetime", "MemoryReport", "PassReport", "TensorMeta",
     "eliminate_common_subexpressions", "eliminate_dead_code", "estimate_costs", "estimate_memory", "fold_constants",
-    "fuse_conv_bn", "normalize_calls", "propagate_shapes", "run_passes", "why_impure",
+    "fuse_conv_bn", "normalize_calls", "propagate_shapes", "reach", "run_passes", "why_impure",
 ]  # fmt: skip

@@ -50,7 +50,10 @@ def eliminate_common_subexpressions(graph: Graph) -> bool:
 
 
 def reach(graph: Graph) -> tuple[set[Node], set[Node]]:
-    """The nodes whose result, or memory of it, may reach the output, and those where it may reach an impure node."""
+    """The nodes whose result, or memory of it, may reach the output, and those where it may reach an impure node.
+
+    For passes that use one value for another: of all other nodes nobody can tell whether the result is an object of its own.
+    """
     output: set[Node] = set()
     impure: set[Node] = set()
     collections = _maybe_collections(graph)
