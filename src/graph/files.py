@@ -27,8 +27,8 @@ VERSION = 1
 _OF_ALL_MODULES = frozenset(vars(nn.Module()))
 _DAMAGE = (zipfile.BadZipFile, KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError)
 """What reading a file that isn't what it should be raises, beside safetensors' own errors."""
-_DERIVED = frozenset(["_flat_weights", "_flat_weight_refs"])
-"""Attributes of recurrent modules that are made of others."""
+_DERIVED = frozenset(["_flat_weights", "_flat_weight_refs", "_packed"])
+"""Attributes of recurrent and quantized modules that are made of others."""
 
 
 def save(module: GraphModule, file: str | os.PathLike[str] | IO[bytes]) -> None:

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from .errors import GraphError
+from .quantized import QuantizedLinear
 from .serialize import operator_path
 from .sizes import broadcast_size
 
@@ -32,6 +33,7 @@ _OWN = {
     "torch.Size": torch.Size,
     "torch.tensor": torch.tensor,
     "torch._C._set_grad_enabled": torch._C._set_grad_enabled,
+    "framecap.graph.quantized.QuantizedLinear": QuantizedLinear,
     "framecap.graph.sizes.broadcast_size": broadcast_size,
 }
 _HOMES = (

@@ -8,11 +8,13 @@ from .fuse_conv_bn import FusionReport, fuse_conv_bn
 from .memory import Lifetime, MemoryReport, estimate_memory
 from .normalize import normalize_calls
 from .purity import why_impure
+from .quantize import calibrate, convert_to_int8, insert_observers
 from .runner import PassReport, run_passes
 from .shapes import TensorMeta, propagate_shapes
 
 __all__ = [
-    "Cost", "CostReport", "FusionReport", "Lifetime", "MemoryReport", "PassReport", "TensorMeta",
-    "eliminate_common_subexpressions", "eliminate_dead_code", "estimate_costs", "estimate_memory", "fold_constants",
-    "fuse_conv_bn", "normalize_calls", "propagate_shapes", "reach", "run_passes", "why_impure",
+    "Cost", "CostReport", "FusionReport", "Lifetime", "MemoryReport", "PassReport", "TensorMeta", "calibrate",
+    "convert_to_int8", "eliminate_common_subexpressions", "eliminate_dead_code", "estimate_costs", "estimate_memory",
+    "fold_constants", "fuse_conv_bn", "insert_observers", "normalize_calls", "propagate_shapes", "reach", "run_passes",
+    "why_impure",
 ]  # fmt: skip
