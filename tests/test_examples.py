@@ -69,6 +69,12 @@ def test_write_a_pass() -> None:
     assert "equal: True" in out and "+ %relu = call_function torch.relu(%x)" in out
 
 
+def test_quantize() -> None:
+    out = run_example("quantize.py")
+    assert "state: 14.5 MB in float32, 3.7 MB in int8" in out
+    assert float(out.split("relative error: ")[1]) < 0.03
+
+
 def test_split_and_pipeline() -> None:
     out = run_example("split_and_pipeline.py")
     assert "equal to eager: True" in out and "stage 1  " in out

@@ -41,18 +41,26 @@ class QuantizedLinear(nn.Module):
         self.training = linear.training
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result = self.product(self.quantize(x).reshape(-1, self.in_features))
+        return result.reshape(*x.shape[:-1], self.out_features).to(x.dtype)
+
+    def quantize(self, x: torch.Tensor) -> torch.Tensor:
+        """Inputs as uint8, of the same shape."""
         # Truncation of what isn't negative, with a half added, rounds to the nearest.
-        offset = torch.full((), self.zero_point + 0.5, device=x.device)
-        quantized = torch.add(offset, x, alpha=1 / self.scale).clamp_(0, LEVELS + 0.5).to(torch.uint8)
-        flat = quantized.reshape(-1, self.in_features)
+        offset = torch.full((), self.zero_point + 0.5)
+        return torch.add(offset, x, alpha=1 / self.scale).clamp_(0, LEVELS + 0.5).to(torch.uint8)
+
+    def product(self, quantized: torch.Tensor) -> torch.Tensor:
+        """The result in float32, ``[n, out_features]``, for inputs as uint8, ``[n, in_features]``."""
         if self._packed is None:
             zeros = torch.zeros(self.out_features, dtype=torch.int32)
             self._packed = (torch.ops.onednn.qlinear_prepack(self.weight, None), zeros)
         packed, zeros = self._packed
-        result = torch.ops.onednn.qlinear_pointwise(
-            flat, self.scale, self.zero_point, packed, self.weight_scale, zeros, self.bias, 1.0, 0, torch.float32, "none", [], ""
+        result: torch.Tensor = torch.ops.onednn.qlinear_pointwise(
+            quantized, self.scale, self.zero_point, packed, self.weight_scale, zeros, self.bias, 1.0, 0, torch.float32, "none",
+            [], "",
         )  # fmt: skip
-        return result.reshape(*x.shape[:-1], self.out_features).to(x.dtype)
+        return result
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, scale={self.scale:.4g}, zero_point={self.zero_point}"

@@ -16,7 +16,6 @@ from framecap.graph import GraphError, GraphModule, check, load, save
 from framecap.graph.passes import calibrate, convert_to_int8, insert_observers
 from framecap.graph.quantized import QuantizedLinear
 
-
 DATA = list(torch.randn(4, 8, 32, generator=torch.Generator().manual_seed(0)))
 
 
