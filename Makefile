@@ -37,7 +37,7 @@ $(STAMP): pyproject.toml setup.py tools/check_host.py $(C_SOURCES)
 	@echo "== Installing $(TORCH)"
 	@$(PIP) install --quiet "$(TORCH)"
 	@echo "== Building and installing framecap with its test tools"
-	@$(PIP) install --quiet --editable ".[test,models,dev]"
+	@$(PIP) install --quiet --editable ".[test,models,export,dev]"
 	@touch $(STAMP)
 
 demo: setup

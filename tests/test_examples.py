@@ -80,6 +80,15 @@ def test_split_and_pipeline() -> None:
     assert "equal to eager: True" in out and "stage 1  " in out
 
 
+def test_pipeline_processes() -> None:
+    assert "4 micro-batches: equal to one process: True" in run_example("pipeline_processes.py")
+
+
+def test_export_onnx() -> None:
+    pytest.importorskip("onnxruntime")
+    assert "run by onnxruntime: equal to eager: True" in run_example("export_onnx.py")
+
+
 def test_draw(tmp_path: Path) -> None:
     assert "444 nodes drawn" in run_example("draw.py", str(tmp_path))
     assert "layer3.5" in (tmp_path / "resnet50.svg").read_text() and "conv2" in (tmp_path / "block.svg").read_text()
