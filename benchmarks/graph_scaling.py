@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -45,6 +46,10 @@ def edit(graph: Graph) -> None:
             graph.erase_node(made)
 
 
+def there_and_back(graph: Graph) -> Graph:
+    return from_text(to_text(graph))
+
+
 def pattern() -> Graph:
     graph = Graph()
     graph.output(graph.call_method("relu", (graph.placeholder("x"),)))
@@ -71,15 +76,15 @@ def main() -> None:
         start = time.perf_counter()
         made = build(size)
         rows.setdefault("build", ["build"]).append((time.perf_counter() - start) / len(made.nodes) * 1e6)
-        timed("edit", lambda made=made: edit(made))  # type: ignore[misc]
-        timed("check", lambda made=made: check(made))  # type: ignore[misc]
+        timed("edit", partial(edit, made))
+        timed("check", partial(check, made))
         timed("copy", made.copy)
-        timed("generate code", lambda made=made: generate(made))  # type: ignore[misc]
-        timed("text and back", lambda made=made: from_text(to_text(made)))  # type: ignore[misc]
-        timed("common subexpressions", lambda made=made: eliminate_common_subexpressions(made))  # type: ignore[misc]
-        timed("dead code", lambda made=made: eliminate_dead_code(made))  # type: ignore[misc]
+        timed("generate code", partial(generate, made))
+        timed("text and back", partial(there_and_back, made))
+        timed("common subexpressions", partial(eliminate_common_subexpressions, made))
+        timed("dead code", partial(eliminate_dead_code, made))
         module = GraphModule(nn.Module(), made)
-        timed("replace a pattern everywhere", lambda module=module: replace_pattern(module, pattern(), replacement()))  # type: ignore[misc]
+        timed("replace a pattern everywhere", partial(replace_pattern, module, pattern(), replacement()))
     print(markdown(("microseconds a node", *(f"{size:,} nodes" for size in SIZES)), list(rows.values())))
 
 

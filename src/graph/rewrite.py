@@ -89,7 +89,7 @@ def find_matches(
         if match is None or not used.isdisjoint(match.nodes.values()):
             continue
         if _is_closed(wanted, match) and all(condition(match) for condition in conditions):
-            used.update(match.nodes.values())
+            used.update(n for n in match.nodes.values() if n.op != "get_attr")
             found.append(match)
     return found
 
@@ -290,7 +290,8 @@ def _place_for(module: GraphModule, match: Match) -> Node | None:
 
     None, too, if something with effects would change places with something else.
     """
-    inside = set(match.nodes.values())
+    # Reading an attribute of the module is no work: where it stands doesn't matter.
+    inside = {n for n in match.nodes.values() if n.op != "get_attr"} or set(match.nodes.values())
     inputs = {node for value in match.values.values() for node in nodes_in((value,))}
     first, last = _span(inside)
     between: list[Node] = []
@@ -303,9 +304,8 @@ def _place_for(module: GraphModule, match: Match) -> Node | None:
     behind = between[between.index(user) :] if user is not None else []
     if not inputs.isdisjoint(behind):
         return None
-    moves = [n for n in inside if n.op != "get_attr"]
-    passed = [n for n in between if n.op not in ("get_attr", "placeholder")]
-    if moves and passed and any(why_impure(n, module) is not None for n in (*moves, *passed)):
+    passed = [n for n in between if n.op != "get_attr"]
+    if passed and any(why_impure(n, module) is not None for n in (*inside, *passed)):
         return None
     return user if user is not None else last.next
 

@@ -138,6 +138,25 @@ def test_effects_do_not_change_places() -> None:
     assert torch.equal(module(X), before)
 
 
+def test_attributes_may_be_read_anywhere_and_shared() -> None:
+    model = nn.Module()
+    model.shift = nn.Parameter(torch.ones(3))
+    graph = Graph()
+    x = graph.placeholder("x")
+    shift = graph.get_attr("shift")
+    copied = graph.call_method("clone", (x,))
+    changed = graph.call_method("mul_", (copied, 2))
+    first = graph.call_function(operator.add, (changed, shift))
+    graph.output(graph.call_function(operator.add, (first, shift)))
+    module = GraphModule(model, graph)
+    pattern, new = Graph(), Graph()
+    pattern.output(pattern.call_function(operator.add, (pattern.placeholder("x"), pattern.get_attr("shift"))))
+    new.output(new.call_function(operator.sub, (new.placeholder("x"), new.get_attr("shift"))))
+    assert len(replace_pattern(module, pattern, new)) == 2
+    check(module.graph, module)
+    assert torch.equal(module(X), X * 2 - 2)
+
+
 def test_an_input_that_needs_an_output() -> None:
     # b is made from one output, and is an input of the other: nothing can stand for both.
     def program(x: Any) -> Any:
