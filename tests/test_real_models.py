@@ -12,7 +12,13 @@ import framecap
 from benchmarks.models import BUILDERS, build, tensors_in
 from framecap.api import collect_report
 from framecap.graph import check, from_fx, split_into_stages, to_fx
-from framecap.graph.passes import eliminate_common_subexpressions, eliminate_dead_code, run_passes
+from framecap.graph.passes import (
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+    fold_constants,
+    normalize_calls,
+    run_passes,
+)
 from framecap.hook import in_region
 
 pytestmark = pytest.mark.slow
@@ -104,7 +110,8 @@ def test_whole_graphs(name: str, level: str) -> None:
     assert back.code == module.code and list(back.state_dict()) == list(module.state_dict())
     stages, _ = split_into_stages(module, 3)
     tidy = copy.deepcopy(module)
-    run_passes(tidy, [eliminate_common_subexpressions, eliminate_dead_code], until_stable=True)
+    passes = [normalize_calls, fold_constants, eliminate_common_subexpressions, eliminate_dead_code]
+    assert run_passes(tidy, passes, until_stable=True).changes["normalize_calls"] == 1
     for form in (module, to_fx(module), back, stages, tidy):
         module.load_state_dict(twin_state)
         torch.manual_seed(0)

@@ -27,8 +27,8 @@ def to_text(graph: Graph) -> str:
     """The graph as text. Raises GraphError for values that have none: tensors, and objects of the program's own types."""
     lines = []
     for node in graph.nodes:
-        target = path_of(node.target) if node.op == "call_function" else node.target
         try:
+            target = path_of(node.target) if node.op == "call_function" else node.target
             lines.append(f"{node.name} = {node.op}[{target!r}]({_arguments(node)})")
         except GraphError as error:
             raise GraphError(f"node {node.format()} can't be written as text: {error}") from None

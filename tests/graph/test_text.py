@@ -65,5 +65,9 @@ def test_what_is_no_graph_is_refused(text: str, problem: str) -> None:
 def test_what_has_no_text_is_refused() -> None:
     graph = Graph()
     graph.output(torch.ones(2))
-    with pytest.raises(GraphError, match="no text for a value of type Tensor"):
+    with pytest.raises(GraphError, match="node output Tensor.2. can't be written as text: .* value of type Tensor"):
+        to_text(graph)
+    graph = Graph()
+    graph.output(graph.call_function(lambda: 1))
+    with pytest.raises(GraphError, match="can't be written as text: .*register_target"):
         to_text(graph)
