@@ -1,7 +1,8 @@
 """Graph modules in files, without pickle and without running anything of what is loaded.
 
 A file is a zip archive of ``graph.json``, the nodes and what they use, and ``state.safetensors``, the tensors. Functions
-are named as `targets.py` allows. A module of torch.nn that is one node is written as its class and settings.
+are named as `targets.py` allows. A module of torch.nn that is one node is written as its class and settings; a graph module
+that is one, such as a part of a split, as a graph.
 """
 
 from __future__ import annotations
@@ -136,6 +137,10 @@ class _Writer:
         hooks = [k for k, v in vars(layer).items() if k.endswith("_hooks") and v]
         if hooks or "forward" in vars(layer):
             raise GraphError(f"it has {hooks[0] if hooks else 'a forward of its own'}")
+        if isinstance(layer, GraphModule):
+            inner = _Writer(layer)
+            inner.tensors, inner.keys = self.tensors, self.keys
+            return {"graph": inner.document()}
         own = {k: v for k, v in vars(layer).items() if k not in _OF_ALL_MODULES and k not in _DERIVED}
         return {
             "class": path_of(type(layer)),
@@ -247,6 +252,10 @@ class _Reader:
             setattr(owner, last, value)
 
     def layer(self, record: dict[str, Any]) -> nn.Module:
+        if "graph" in record:
+            inner = _Reader(record["graph"], self.tensors)
+            inner.made = self.made
+            return inner.module()
         cls = find_target(record["class"])
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
             raise GraphError(f"{record['class']!r} is no class of modules")

@@ -15,7 +15,7 @@ from graph_helpers import same
 from torch import nn
 
 import framecap
-from framecap.graph import Graph, GraphError, GraphModule, check, load, register_target, save
+from framecap.graph import Graph, GraphError, GraphModule, check, load, register_target, save, split_into_stages
 from framecap.graph.state import find
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -318,3 +318,13 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         load(path)
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "missing")
+
+
+def test_graph_modules_in_a_graph_module(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    model[2].weight = model[0].weight
+    whole, _ = split_into_stages(framecap.capture(model), 2)
+    found = there_and_back(whole, tmp_path)
+    assert found.stage_1.code == whole.stage_1.code
+    assert getattr(found.stage_0, "0").weight is getattr(found.stage_1, "2").weight
+    assert torch.equal(found(X), model(X))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import pytest
@@ -130,3 +131,23 @@ def test_costs_that_are_all_in_one_node() -> None:
     module = framecap.capture(lambda x: torch.sin(x + 1) * 2 + 3)
     _, stages = split_into_stages(module, 3, cost)
     assert len(stages) == 3 and all(stage.module.graph.find_nodes(op="call_function") for stage in stages)
+
+
+def test_every_kind_of_parameter() -> None:
+    def program(x: Any, *rest: Any, scale: Any = 2.0, **more: Any) -> Any:
+        return (x + rest[0]) * scale, more["y"] - rest[1]
+
+    graph = framecap.graph.Graph()
+    x, rest, more = graph.placeholder("x"), graph.placeholder("*rest"), graph.placeholder("**more")
+    first = graph.call_function(operator.getitem, (rest, 0))
+    second = graph.call_function(operator.getitem, (rest, 1))
+    total = graph.call_function(operator.mul, (graph.call_function(operator.add, (x, first)), 2.0))
+    left = graph.call_function(operator.sub, (graph.call_function(operator.getitem, (more, "y")), second))
+    graph.output((total, left))
+    module = GraphModule(nn.Module(), graph)
+    for whole in (
+        split(module, lambda node: getattr(node.target, "__name__", ""))[0],
+        split_into_stages(module, 3)[0],
+    ):
+        actual, expected = whole(X, X + 1, X + 2, y=X * 3), program(X, X + 1, X + 2, y=X * 3)
+        assert all(torch.equal(a, b) for a, b in zip(actual, expected, strict=True))
