@@ -84,6 +84,9 @@ def test_what_is_left() -> None:
         graph.call_function(torch.zeros, (2, 3)),
         graph.call_function(torch.max, (x, y)),  # y is a dimension or a tensor
         graph.call_method("sum", (x, 0)),
+        graph.call_function(torch.ones, (4,)),
+        graph.call_function(torch.zeros, (x,)),  # x may be a number
+        graph.call_function(torch.add, (x, 2, y)),  # 2 is alpha
     ]
     graph.output(tuple(made))
     assert not normalize_calls(GraphModule(nn.Module(), graph))

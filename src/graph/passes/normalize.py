@@ -75,7 +75,9 @@ def _by_signature(function: Callable[..., Any], node: Node) -> Names | None:
 def _by_schema(overload: Any, node: Node, renamed: dict[str, str]) -> Names | None:
     arguments = overload._schema.arguments
     positional = [a for a in arguments if not a.kwarg_only]
-    if len(node.args) > len(positional):
+    given_by_place = positional[: len(node.args)]
+    # By position alpha and beta have an order of their own in Python: torch.add(x, alpha, y).
+    if len(node.args) > len(positional) or any(a.name in ("alpha", "beta") for a in given_by_place):
         return None
     given = dict(zip((renamed.get(a.name, a.name) for a in positional), node.args, strict=False))
     if not given.keys().isdisjoint(node.kwargs):
@@ -85,12 +87,18 @@ def _by_schema(overload: Any, node: Node, renamed: dict[str, str]) -> Names | No
     for argument in arguments:
         name = renamed.get(argument.name, argument.name)
         if name in given:
-            if not _fits(given[name], str(argument.type)):
+            if not _fits(given[name], str(argument.type)) or _may_be_spread(given[name], argument):
                 return None
             names[name] = given.pop(name)
         elif not argument.has_default_value():
             return None
     return None if given else names
+
+
+def _may_be_spread(value: Any, argument: Any) -> bool:
+    """Whether it may be one of several numbers for a list: torch.ones(2, 3) is torch.ones((2, 3)), but size=2 is an error."""
+    is_list = "List[int]" in str(argument.type) or "List[SymInt]" in str(argument.type)
+    return is_list and argument.N is None and not isinstance(value, (list, tuple, type(None)))
 
 
 _SCALARS: dict[type, tuple[str, ...]] = {
