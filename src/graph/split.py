@@ -36,31 +36,9 @@ def split(module: GraphModule, rule: Rule, *, name: str = "part") -> tuple[Graph
     with effects past what it may affect. Returns a module that calls the parts ``part_0``, ``part_1``, ... in order, and
     the parts; state is shared with ``module``, each part having what it uses. Placeholders' names and defaults stay.
     """
-    parts = _assign(module, rule)
-    outer = Graph()
-    root: dict[str, object] = {}
-    known: dict[Node, Node] = {}
-    graph = module.graph
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            known[node] = outer.node_copy(node, known.__getitem__)
-    made: list[Part] = []
-    for label, nodes in parts:
-        path = f"{name}_{len(made)}"
-        part = _make_part(module, path, label, nodes)
-        call = outer.call_module(path, tuple(known[node] for node in part.inputs))
-        _take_results(outer, call, part.outputs, known)
-        root[path] = part.module
-        made.append(part)
-    result = graph.output_node
-    for used in nodes_in(result.args):
-        if used not in known:
-            known[used] = outer.node_copy(used, known.__getitem__)
-    outer.output(map_nodes(result.args[0], known.__getitem__))
-    whole = GraphModule({**root, **_attributes(module, outer)}, outer, module._class_name)
-    whole.training = module.training
-    whole.meta.update(module.meta)
-    return whole, made
+    return _assemble(module, [
+        _make_part(module, f"{name}_{i}", label, nodes) for i, (label, nodes) in enumerate(_assign(module, rule))
+    ])  # fmt: skip
 
 
 def split_by_support(module: GraphModule, supported: Callable[[Node], bool]) -> tuple[GraphModule, list[Part]]:
@@ -160,10 +138,6 @@ def _take_results(outer: Graph, call: Node, outputs: Sequence[Node], known: dict
         made.meta = dict(node.meta)
 
 
-def _attributes(module: GraphModule, outer: Graph) -> dict[str, object]:
-    return {node.target: find(module, node.target) for node in outer.nodes if node.op == "get_attr"}
-
-
 def _balance(costs: Sequence[float], count: int) -> list[int]:
     """The stage of each of consecutive costs, so that the largest sum of a stage is the least possible."""
     low, high = max(costs), sum(costs)
@@ -208,24 +182,31 @@ def _chain(module: GraphModule, groups: Iterable[Sequence[Node]]) -> tuple[Graph
         before = dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used.op != "get_attr")
         after = {node: None for node in (*before, *after) if node not in inside and node.op != "get_attr"}
     live.reverse()
+    taken = [node for node in graph.nodes if node.op == "placeholder"]
+    parts = []
+    for i, (nodes, gives) in enumerate(zip(stages, live, strict=True)):
+        parts.append(_make_part(module, f"stage_{i}", i, nodes, passed=gives, inputs=taken))
+        taken = gives
+    return _assemble(module, parts)
+
+
+def _assemble(module: GraphModule, parts: list[Part]) -> tuple[GraphModule, list[Part]]:
+    """The module that calls the parts in order, and the parts."""
     outer = Graph()
     known: dict[Node, Node] = {}
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    for node in inputs:
-        known[node] = outer.node_copy(node, known.__getitem__)
-    taken = inputs
-    made: list[Part] = []
-    root: dict[str, object] = {}
-    for i, nodes in enumerate(stages):
-        gives = live[i]
-        part = _make_part(module, f"stage_{i}", i, nodes, passed=gives, inputs=taken)
-        call = outer.call_module(part.name, tuple(known[node] for node in taken))
-        _take_results(outer, call, gives, known)
-        made.append(part)
-        root[part.name] = part.module
-        taken = gives
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            known[node] = outer.node_copy(node, known.__getitem__)
+    for part in parts:
+        call = outer.call_module(part.name, tuple(known[node] for node in part.inputs))
+        _take_results(outer, call, part.outputs, known)
+    result = module.graph.output_node
+    for used in nodes_in(result.args):
+        if used not in known:
+            known[used] = outer.node_copy(used, known.__getitem__)
     outer.output(map_nodes(result.args[0], known.__getitem__))
-    whole = GraphModule(root, outer, module._class_name)
+    attributes = {node.target: find(module, node.target) for node in outer.find_nodes(op="get_attr")}
+    whole = GraphModule({**{part.name: part.module for part in parts}, **attributes}, outer, module._class_name)
     whole.training = module.training
     whole.meta.update(module.meta)
-    return whole, made
+    return whole, parts

@@ -10,7 +10,7 @@ from ..check import check
 from ..errors import GraphError
 from ..graph_module import GraphModule
 
-Pass = Callable[[GraphModule], Any]
+Pass = Callable[[Any], Any]
 _MOST_ROUNDS = 100
 
 
@@ -29,10 +29,10 @@ class PassReport:
 def run_passes(module: GraphModule, passes: Sequence[Pass], *, until_stable: bool = False) -> PassReport:
     """Apply passes to a graph module in order; until_stable: again and again, until a round changes nothing.
 
-    A pass is a function of the module that edits it and returns something true if it changed anything; passes of a
-    Graph are wrapped: ``lambda module: eliminate_dead_code(module.graph)``, or given as they are if they have a
-    parameter called ``graph``. After each the invariants are checked and the code is generated anew. Raises GraphError,
-    naming the pass, if it leaves a graph that isn't well formed, or if 100 rounds don't lead to an end.
+    A pass is a function of the module that edits it and returns something true if it changed anything; one whose first
+    parameter is called ``graph`` gets the module's graph. After each the invariants are checked and the code is
+    generated anew. Raises GraphError, naming the pass, if it leaves a graph that isn't well formed, or if 100 rounds
+    don't lead to an end.
     """
     report = PassReport()
     while True:
@@ -40,7 +40,7 @@ def run_passes(module: GraphModule, passes: Sequence[Pass], *, until_stable: boo
         again = False
         for apply in passes:
             name = _name(apply)
-            changed = bool(apply(module.graph if _takes_graph(apply) else module))  # type: ignore[arg-type]
+            changed = bool(apply(module.graph if _takes_graph(apply) else module))
             report.changes[name] = report.changes.get(name, 0) + changed
             again = again or changed
             try:
