@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -46,21 +47,36 @@ class QuantizedLinear(nn.Module):
 
     def quantize(self, x: torch.Tensor) -> torch.Tensor:
         """Inputs as uint8, of the same shape."""
+        if x.dtype in (torch.float16, torch.bfloat16):
+            x = x.float()
         # Truncation of what isn't negative, with a half added, rounds to the nearest.
         offset = torch.full((), self.zero_point + 0.5)
         return torch.add(offset, x, alpha=1 / self.scale).clamp_(0, LEVELS + 0.5).to(torch.uint8)
 
     def product(self, quantized: torch.Tensor) -> torch.Tensor:
         """The result in float32, ``[n, out_features]``, for inputs as uint8, ``[n, in_features]``."""
-        if self._packed is None:
-            zeros = torch.zeros(self.out_features, dtype=torch.int32)
-            self._packed = (torch.ops.onednn.qlinear_prepack(self.weight, None), zeros)
-        packed, zeros = self._packed
+        if torch.compiler.is_compiling():
+            return self.plain_product(quantized)
+        packed, zeros = self._packed or self._pack()
         result: torch.Tensor = torch.ops.onednn.qlinear_pointwise(
             quantized, self.scale, self.zero_point, packed, self.weight_scale, zeros, self.bias, 1.0, 0, torch.float32, "none",
             [], "",
         )  # fmt: skip
         return result
+
+    def plain_product(self, quantized: torch.Tensor) -> torch.Tensor:
+        """The same by operators that any backend of torch.compile can compile: oneDNN's format is opaque to it."""
+        sums = torch._int_mm((quantized.to(torch.int16) - 128).to(torch.int8), self.weight.t())
+        sums = sums - (self.zero_point - 128) * self.weight.sum(1, dtype=torch.int32)
+        result = sums * (self.scale * self.weight_scale)
+        return result if self.bias is None else result + self.bias
+
+    def _pack(self) -> Any:
+        zeros = torch.zeros(self.out_features, dtype=torch.int32)
+        packed = (torch.ops.onednn.qlinear_prepack(self.weight, None), zeros)
+        if type(packed[0]) is torch.Tensor:  # not for shapes alone
+            self._packed = packed
+        return packed
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, scale={self.scale:.4g}, zero_point={self.zero_point}"
@@ -92,6 +108,10 @@ class Observer(nn.Module):
         self.low, self.high = float("inf"), float("-inf")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        low, high = torch.aminmax(x.detach())
-        self.low, self.high = min(self.low, float(low)), max(self.high, float(high))
+        if x.numel():
+            low, high = map(float, torch.aminmax(x.detach()))
+            if math.isnan(low):  # `convert_to_int8` refuses it
+                self.low = self.high = math.nan
+            else:
+                self.low, self.high = min(self.low, low), max(self.high, high)
         return x

@@ -13,7 +13,7 @@ from torch import nn
 
 import framecap
 from framecap.graph import GraphError, GraphModule, check, load, save
-from framecap.graph.passes import calibrate, convert_to_int8, insert_observers
+from framecap.graph.passes import calibrate, convert_to_int8, insert_observers, propagate_shapes
 from framecap.graph.quantized import QuantizedLinear
 
 DATA = list(torch.randn(4, 8, 32, generator=torch.Generator().manual_seed(0)))
@@ -118,9 +118,50 @@ def test_observers_that_saw_nothing(model: Model) -> None:
     assert not insert_observers(module)
     with pytest.raises(GraphError, match="'observer_0' has seen nothing; run the module on typical inputs"):
         convert_to_int8(module)
-    calibrate(module, [torch.full((1, 32), float("nan"))])
-    with pytest.raises(GraphError, match="values that aren't finite|has seen nothing"):
+
+
+def test_observers_skip_empty_batches_and_keep_nan(model: Model) -> None:
+    module = framecap.capture(model)
+    insert_observers(module)
+    calibrate(module, [torch.empty(0, 32)])
+    with pytest.raises(GraphError, match="'observer_0' has seen nothing"):
         convert_to_int8(module)
+    calibrate(module, [*DATA, torch.full((1, 32), float("nan")), *DATA])
+    with pytest.raises(GraphError, match="'observer_0' has seen values that aren't finite"):
+        convert_to_int8(module)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_floats(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    linear = nn.Linear(64, 32).to(dtype)
+    x = torch.randn(8, 64).to(dtype)
+    layer = QuantizedLinear(linear, float(x.min()), float(x.max()))
+    with torch.no_grad():
+        expected = linear(x)
+        assert layer(x).dtype == dtype
+        assert float((layer(x) - expected).norm()) < 0.02 * float(expected.norm())
+
+
+def test_the_plain_product_is_the_same_one() -> None:
+    torch.manual_seed(0)
+    for bias in (True, False):
+        layer = QuantizedLinear(nn.Linear(33, 17, bias=bias), -3, 5)
+        numbers = layer.quantize(torch.randn(9, 33) * 3)
+        assert torch.allclose(layer.plain_product(numbers), layer.product(numbers), rtol=1e-6, atol=1e-6)
+
+
+def test_is_captured_again_as_one_node(model: Model) -> None:
+    module = quantized(model)
+    x = torch.randn(8, 32)
+    fresh = copy.deepcopy(module)
+    propagate_shapes(fresh, x)
+    assert fresh.graph.output_node.args[0].meta["tensor_meta"].shape == (8, 16)
+    again = framecap.capture(fresh, x)
+    assert [call.target for call in again.graph.find_nodes(op="call_module")] == [
+        call.target for call in module.graph.find_nodes(op="call_module")
+    ]
+    assert torch.equal(again(x), module(x))
 
 
 def test_nothing_to_quantize() -> None:

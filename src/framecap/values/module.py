@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from framecap.graph.quantized import QuantizedLinear
 from framecap.guards import AbsentKeyGuard, Attr, Item, LeafModuleGuard, Source
 
 from ..errors import UNSUPPORTED_ATTRIBUTE, UNSUPPORTED_VALUE, GraphBreak
@@ -30,7 +31,9 @@ TUPLE_RESULT = (nn.RNNBase, nn.LSTMCell, nn.MultiheadAttention, nn.AdaptiveLogSo
 
 
 def is_leaf_class(cls: type) -> bool:
-    """Whether modules of this class are one node: those of torch.nn that hold no modules of the user's."""
+    """Whether modules of this class are one node: those of torch.nn that hold no modules of the user's, and our own."""
+    if cls is QuantizedLinear:
+        return True
     return cls.__module__.startswith("torch.nn.modules.") and not issubclass(cls, INLINED) and cls is not nn.Module
 
 
