@@ -89,7 +89,7 @@ def find_matches(
         if match is None or not used.isdisjoint(match.nodes.values()):
             continue
         if _is_closed(wanted, match) and all(condition(match) for condition in conditions):
-            used.update(n for n in match.nodes.values() if n.op != "get_attr")
+            used.update(_work(wanted, match))
             found.append(match)
     return found
 
@@ -127,7 +127,7 @@ def replace_pattern(
     moved: dict[Node, Any] = {}
     for match in find_matches(module, wanted, where=where, predicates=predicates):
         match.values = {key: _now(value, moved) for key, value in match.values.items()}
-        point = _place_for(module, match)
+        point = _place_for(module, wanted, match)
         if point is None:
             continue
         _replace(module.graph, wanted, new, match, point, moved)
@@ -285,13 +285,19 @@ def _is_closed(pattern: Graph, match: Match) -> bool:
     )
 
 
-def _place_for(module: GraphModule, match: Match) -> Node | None:
+def _work(pattern: Graph, match: Match) -> set[Node]:
+    """The nodes that a replacement takes the place of. Others only read attributes of the module: where they stand, and who
+    else uses them, doesn't matter."""
+    results = _results(pattern)
+    return {node for wanted, node in match.nodes.items() if node.op != "get_attr" or wanted in results}
+
+
+def _place_for(module: GraphModule, pattern: Graph, match: Match) -> Node | None:
     """The node before which a replacement can stand: behind all inputs, before all users; None if there is none.
 
     None, too, if something with effects would change places with something else.
     """
-    # Reading an attribute of the module is no work: where it stands doesn't matter.
-    inside = {n for n in match.nodes.values() if n.op != "get_attr"} or set(match.nodes.values())
+    inside = _work(pattern, match)
     inputs = {node for value in match.values.values() for node in nodes_in((value,))}
     first, last = _span(inside)
     between: list[Node] = []

@@ -21,11 +21,13 @@ from framecap.graph import (
     Node,
     Transformer,
     check,
+    find_matches,
     from_fx,
     from_text,
     generate,
     load,
     register_target,
+    replace_pattern,
     save,
     split,
     split_into_stages,
@@ -331,3 +333,38 @@ def test_split_graphs_do_the_same(graph: Graph, labels: list[int], count: int) -
         after = outcome(whole, *inputs())
         # Which of two errors comes first may differ: they are no effects of pure operators.
         assert same(before, after) or before[0] == after[0] == "raised"
+
+
+def pattern_of(chosen: list[Node]) -> Graph:
+    """These nodes as a pattern, with what else they use as placeholders; those that are used elsewhere are its outputs."""
+    pattern = Graph()
+    known: dict[Node, Any] = {}
+    for node in chosen:
+        for used in node.all_input_nodes:
+            if used not in chosen and used not in known:
+                known[used] = pattern.placeholder(f"in_{len(known)}")
+    for node in chosen:
+        known[node] = pattern.node_copy(node, known.__getitem__)
+    pattern.output(tuple(known[n] for n in chosen if not n.users or not set(n.users) <= set(chosen)))
+    return pattern
+
+
+@given(graphs(), st.randoms(use_true_random=False), st.integers(1, 4))
+@QUICK
+def test_parts_of_a_graph_are_found_in_it_and_replaced_by_themselves(graph: Graph, random: Any, size: int) -> None:
+    work = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
+    assume(work)
+    chosen = [random.choice(work)]
+    while len(chosen) < size:
+        near = [n for node in chosen for n in (*node.all_input_nodes, *node.users) if n in work and n not in chosen]
+        if not near:
+            break
+        chosen.append(random.choice(near))
+    module = GraphModule(Root(), graph)
+    before = outcome(module, *inputs())
+    pattern = pattern_of(sorted(chosen, key=work.index))
+    assert find_matches(module, pattern)
+    replace_pattern(module, pattern, pattern.copy())
+    check(module.graph, module)
+    after = outcome(module, *inputs())
+    assert same(before, after) or before[0] == after[0] == "raised"

@@ -193,3 +193,18 @@ def test_state_that_the_module_does_not_have() -> None:
     module.set_state("shift", torch.ones(3))
     assert len(replace_pattern(module, captured(lambda x: torch.relu(x)), new)) == 1
     assert torch.equal(module(X), X + 1)
+
+
+def test_attributes_that_a_pattern_returns_are_replaced_as_its_calls_are() -> None:
+    root = nn.Linear(2, 2)
+    graph = Graph()
+    first, second = graph.get_attr("weight"), graph.get_attr("weight")
+    graph.output((graph.call_function(torch.relu, (first,)), graph.call_function(torch.add, (second, first))))
+    module = GraphModule(root, graph)
+    pattern = Graph()
+    weight = pattern.get_attr("weight")
+    pattern.output((weight, pattern.call_function(torch.relu, (weight,))))
+    expected = module()
+    assert len(replace_pattern(module, pattern, pattern.copy())) == 1
+    check(module.graph, module)
+    assert all(map(torch.equal, module(), expected))
