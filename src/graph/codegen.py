@@ -274,7 +274,7 @@ def compile_function(generated: GeneratedCode, name: str | None = None) -> Calla
         source, bound = (start + text[len(written) + len("def (") :] for text in (source, bound))
         written = clean(name)
     filename = f"<framecap graph {next(_serial)}>"
-    namespace: dict[str, Any] = {"__name__": "framecap.graph.generated", **generated.globals}
+    namespace = dict(generated.globals)
     # Kept out of its own globals, so that it is freed as soon as nobody has it.
     made: dict[str, Any] = {}
     exec(compile(bound, filename, "exec", dont_inherit=True), namespace, made)

@@ -13,6 +13,7 @@ import torch.fx
 from graph_helpers import same
 from torch import nn
 
+import framecap
 from framecap.graph import Graph, GraphError, GraphModule, check, from_fx, to_fx, torch_backend
 
 Point = namedtuple("Point", "x y")
@@ -201,3 +202,51 @@ def test_special_numbers_stay_in_the_graph() -> None:
     assert not converted.graph.find_nodes(op="get_attr")
     back = from_fx(converted)
     assert same([n.args[2] for n in back.graph.find_nodes(op="call_method")], [math.inf, -math.inf, math.nan, 10**30])
+
+
+class Convolution(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.last = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(8, 4)
+        self.register_buffer("shift", torch.randn(4))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        pooled = torch.relu(self.norm(self.conv(x))).mean((2, 3))
+        z = self.last(pooled) + self.shift.sin() * 2
+        return {"a": z[:, 1:], "b": (z, z.shape[0])}
+
+
+def assert_close(actual: Any, expected: Any) -> None:
+    assert torch.allclose(actual["a"], expected["a"], atol=1e-6) and torch.allclose(actual["b"][0], expected["b"][0], atol=1e-6)
+    assert actual["b"][1] == expected["b"][1]
+
+
+@pytest.mark.parametrize("is_leaf", [framecap.torch_nn_leaves, framecap.no_leaves])
+def test_tools_of_torch_take_the_graph(is_leaf: Any) -> None:
+    from torch.fx.experimental.const_fold import split_const_subgraphs
+    from torch.fx.experimental.optimization import fuse
+    from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+    from torch.fx.passes.operator_support import OperatorSupport
+    from torch.fx.passes.shape_prop import ShapeProp
+
+    class Functions(OperatorSupport):
+        def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
+            return node.op == "call_function"
+
+    torch.manual_seed(0)
+    model, x = Convolution().eval(), torch.randn(2, 3, 8, 8)
+    expected = model(x)
+    ours = framecap.capture(model, x, is_leaf=is_leaf)
+    module = to_fx(ours)
+    module.graph.lint()
+    assert_close(ShapeProp(module).propagate(x), expected)
+    assert module.graph.output_node().args[0]["a"].meta["tensor_meta"].shape == (2, 3)
+    assert_close(torch.fx.Interpreter(module).run(x), expected)
+    partitioned = CapabilityBasedPartitioner(to_fx(ours), Functions(), allows_single_node_partition=True)
+    for made in (
+        torch.fx.symbolic_trace(module), torch.fx.Transformer(module).transform(), fuse(to_fx(ours)),
+        split_const_subgraphs(to_fx(ours)), partitioned.partition_and_fuse(), torch.compile(ours, backend="eager", fullgraph=True),
+        torch.compile(module, backend="aot_eager", fullgraph=True), torch.export.export(ours, (x,)).module(),
+    ):  # fmt: skip
+        assert_close(made(x), expected)
+    torch.compiler.reset()
