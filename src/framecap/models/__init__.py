@@ -1,6 +1,6 @@
 """What a callable means symbolically, by family. Importing this package fills the table of models."""
 
-from . import builtins, classes, functions, operators, torch_functions  # noqa: F401
+from . import builtins, classes, functions, itertools, operators, torch_functions  # noqa: F401
 from .registry import MODELS
 
 __all__ = ["MODELS"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import enum
 import functools
-import itertools
 import types
 import typing
 from collections import OrderedDict, defaultdict
@@ -25,7 +24,7 @@ from ..values.decorated import PartialValue
 from ..values.exception import ExceptionValue
 from ..values.function import CellValue, ClassValue, FunctionConst
 from ..values.instance import InstanceValue
-from ..values.iterator import EnumerateIterator, FilterIterator, Iterator, MapIterator, SequenceIterator, ZipIterator
+from ..values.iterator import EnumerateIterator, FilterIterator, MapIterator, SequenceIterator, ZipIterator
 from ..values.lookup import HEAP_TYPE, class_dict_lookup, class_lookup, module_of, mro_of
 from ..values.mapping import DictValue
 from ..values.method import MethodValue
@@ -471,16 +470,6 @@ def _reversed(tx: Region, args: Args, kwargs: Kwargs) -> Value:
     if found is None:
         value.refuse("reversed()")
     return found
-
-
-@models(itertools.chain)
-def _chain(tx: Region, args: Args, kwargs: Kwargs) -> Value:
-    items: list[Value] = []
-    for a in args:
-        if isinstance(a, Iterator):
-            a.refuse("chaining an iterator that is consumed lazily")
-        items.extend(a.unpack(tx))
-    return SequenceIterator(TupleValue(items), itertools.chain)
 
 
 @models(functools.partial)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import itertools
 import math
 import operator
 import random
@@ -20,7 +19,6 @@ from ..values.constant import UNKNOWN, Const, Opaque, constant_of, from_real, re
 from ..values.exception import ExceptionValue
 from ..values.function import ClosureValue, FunctionConst, RealCallable
 from ..values.instance import EnumMember, InstanceDict, InstanceValue
-from ..values.iterator import SequenceIterator
 from ..values.lookup import MISSING, class_lookup
 from ..values.mapping import DictValue
 from ..values.method import MethodValue
@@ -61,42 +59,6 @@ def _reduce(tx: Region, args: Any, kwargs: Any) -> Value:
     for item in items[1:]:
         total = function.call(tx, [total, item], {})
     return total
-
-
-def _itertools(function: Any, run: Any) -> None:
-    @models(function)
-    def model(tx: Region, args: Any, kwargs: Any) -> Value:
-        from ..values.iterator import Iterator
-
-        if kwargs or any(isinstance(a, Iterator) for a in args):
-            raise GraphBreak(
-                UNSUPPORTED_VALUE, f"itertools.{function.__name__}() of iterators that are consumed lazily"
-            )
-        return SequenceIterator(TupleValue(run(tx, args)), function)
-
-
-def _product(tx: Region, args: Any) -> list[Value]:
-    return [TupleValue(list(items)) for items in itertools.product(*(a.unpack(tx) for a in args))]
-
-
-def _islice(tx: Region, args: Any) -> list[Value]:
-    reals = [constant_of(tx, a) for a in args[1:]]
-    items: list[Value] = list(itertools.islice(args[0].unpack(tx), *reals))
-    return items
-
-
-def _pairwise(tx: Region, args: Any) -> list[Value]:
-    return [TupleValue(list(items)) for items in itertools.pairwise(args[0].unpack(tx))]
-
-
-def _combinations(tx: Region, args: Any) -> list[Value]:
-    return [TupleValue(list(items)) for items in itertools.combinations(args[0].unpack(tx), constant_of(tx, args[1]))]
-
-
-_itertools(itertools.product, _product)
-_itertools(itertools.islice, _islice)
-_itertools(itertools.pairwise, _pairwise)
-_itertools(itertools.combinations, _combinations)
 
 
 @models(copy.copy)

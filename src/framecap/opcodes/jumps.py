@@ -9,7 +9,7 @@ from ..errors import LOOP, GraphBreak
 from ..symbolic.handlers import handles
 from ..values.base import Value
 from ..values.constant import Const, Opaque
-from ..values.iterator import Iterator, RangeIterator, SequenceIterator
+from ..values.iterator import Iterator, hint_of
 
 if TYPE_CHECKING:
     from ..bytecode.instruction import Instruction
@@ -68,18 +68,9 @@ def get_iter(frame: SymbolicFrame, inst: Instruction) -> None:
     """[iterable] -> [iterator]"""
     value = frame.pop()
     iterator = value.iterate(frame.tx)
-    if is_long(iterator):
+    if hint_of(iterator) > MAX_UNROLL:
         raise GraphBreak(LOOP, f"the loop has more than {MAX_UNROLL} iterations")
     frame.push(iterator)
-
-
-def is_long(iterator: Value) -> bool:
-    """Whether a loop over this is left to native code."""
-    if isinstance(iterator, RangeIterator):
-        return len(iterator.value) > MAX_UNROLL
-    if isinstance(iterator, SequenceIterator):
-        return len(iterator.sequence.items) > MAX_UNROLL
-    return False
 
 
 @handles("FOR_ITER")

@@ -24,6 +24,10 @@ class Iterator(Value):
     def truth(self, tx: Region) -> bool:
         return True
 
+    def hint(self) -> float:
+        """How many items are left, as far as is known: 0 if nothing is, infinity if there is no end."""
+        return 0
+
     def getattr(self, tx: Region, name: str) -> Value:
         from .method import BuiltinMethod
 
@@ -61,6 +65,9 @@ class SequenceIterator(Iterator):
         if self.kind is not None:
             return self.kind
         return type(iter([])) if issubclass(self.sequence.cls, list) else type(iter(()))
+
+    def hint(self) -> float:
+        return 0 if self.done else len(self.sequence.items) - self.position if self.step > 0 else self.position + 1
 
     def next(self, tx: Region) -> Value | None:
         from .sequence import force
@@ -103,6 +110,9 @@ class RangeIterator(Iterator):
     def python_type(self) -> type:
         return type(iter(self.value))
 
+    def hint(self) -> float:
+        return len(self.value) - self.position
+
     def next(self, tx: Region) -> Value | None:
         if self.position >= len(self.value):
             return None
@@ -135,6 +145,9 @@ class EnumerateIterator(Iterator):
     def python_type(self) -> type:
         return enumerate
 
+    def hint(self) -> float:
+        return hint_of(self.inner)
+
     def next(self, tx: Region) -> Value | None:
         from .sequence import TupleValue
 
@@ -166,6 +179,9 @@ class ZipIterator(Iterator):
     def python_type(self) -> type:
         return zip
 
+    def hint(self) -> float:
+        return min(map(hint_of, self.inner), default=0)
+
     def next(self, tx: Region) -> Value | None:
         from .sequence import TupleValue
 
@@ -194,6 +210,9 @@ class MapIterator(Iterator):
     def python_type(self) -> type:
         return map
 
+    def hint(self) -> float:
+        return min(map(hint_of, self.inner), default=0)
+
     def next(self, tx: Region) -> Value | None:
         items: list[Value] = []
         for iterator in self.inner:
@@ -221,6 +240,9 @@ class FilterIterator(Iterator):
     def python_type(self) -> type:
         return filter
 
+    def hint(self) -> float:
+        return hint_of(self.inner)
+
     def next(self, tx: Region) -> Value | None:
         while (item := self.inner.next(tx)) is not None:
             tx.count_step()
@@ -232,3 +254,7 @@ class FilterIterator(Iterator):
 
     def emit(self, emitter: Emitter) -> str:
         return emitter.statement(f"filter({emitter.value(self.function)}, {emitter.value(self.inner)})")
+
+
+def hint_of(iterator: Value | None) -> float:
+    return iterator.hint() if isinstance(iterator, Iterator) else 0

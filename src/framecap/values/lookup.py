@@ -260,7 +260,7 @@ def class_object_getattr(tx: Region, value: ClassValue, name: str) -> Value:
         return BuiltinValue(found)
     if kind is types.ClassMethodDescriptorType:
         pin(tx, cls, found, source)
-        return bind(BuiltinValue(found), value)
+        return BuiltinValue(found.__get__(None, cls))
     if kind is property or kind in (SLOT, GETSET):
         pin(tx, cls, found, source)
         return PropertyLike(found, source)
