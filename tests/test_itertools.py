@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import same_as_eager
 
 import framecap
+from helpers import same_as_eager
 
 X = torch.arange(4.0)
 MAKERS: list[Callable[[Any], Any]] = [

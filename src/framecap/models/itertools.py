@@ -82,8 +82,9 @@ def _chosen(kind: Any) -> None:
         return Chosen(kind, args[0], args[1].iterate(tx))
 
 
-for _kind in (itertools.takewhile, itertools.dropwhile, itertools.filterfalse):
-    _chosen(_kind)
+_chosen(itertools.takewhile)
+_chosen(itertools.dropwhile)
+_chosen(itertools.filterfalse)
 
 
 @models(itertools.starmap)
@@ -143,8 +144,9 @@ def _sized(kind: Any) -> None:
         return _combinations(kind, [pool], (length,))
 
 
-for _kind in (itertools.permutations, itertools.combinations, itertools.combinations_with_replacement):
-    _sized(_kind)
+_sized(itertools.permutations)
+_sized(itertools.combinations)
+_sized(itertools.combinations_with_replacement)
 
 
 def _combinations(kind: Any, pools: list[list[Value]], sizes: tuple[int, ...]) -> Value:
