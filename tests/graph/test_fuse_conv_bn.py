@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 import framecap
@@ -159,3 +162,58 @@ def test_memory_format_and_gradients_are_kept() -> None:
     layer = module.get_submodule("0")
     assert layer.weight.is_contiguous(memory_format=torch.channels_last) and not layer.weight.requires_grad
     assert isinstance(layer.bias, nn.Parameter)
+
+
+def random_network(random: Any) -> tuple[nn.Module, torch.Tensor]:
+    """Convolutions of all sorts with and without norms behind them, and an input."""
+    dims = random.choice([1, 2, 3])
+    plain = [nn.Conv1d, nn.Conv2d, nn.Conv3d][dims - 1]
+    transposed = [nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d][dims - 1]
+    norm = [nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d][dims - 1]
+    first = channels = random.choice([2, 4])
+    layers: list[nn.Module] = []
+    for _ in range(random.randint(1, 4)):
+        cls, kernel, wanted = random.choice([plain, transposed]), random.choice([1, 3]), random.choice([2, 4, 8])
+        options = {"groups": random.choice([1, 2]), "bias": random.random() < 0.5, "stride": random.choice([1, 2])}
+        if kernel == 3:
+            options |= {"padding": 2, "dilation": 2} if random.random() < 0.3 else {"padding": random.choice([0, 1])}
+            if cls is plain:
+                options["padding_mode"] = random.choice(["zeros", "reflect", "circular", "replicate"])
+        layers.append(cls(channels, wanted, kernel, **options))
+        channels = wanted
+        if random.random() < 0.8:
+            affine, keeps = random.random() < 0.7, random.random() < 0.9
+            layers.append(norm(channels, affine=affine, track_running_stats=keeps, eps=random.choice([1e-5, 1e-2])))
+        if random.random() < 0.3:
+            layers.append(nn.ReLU(inplace=random.random() < 0.5))
+    network = nn.Sequential(*layers).double()
+    for layer in network:
+        if isinstance(layer, norm):
+            for tensor in (layer.running_mean, layer.weight, layer.bias):
+                if tensor is not None:
+                    nn.init.normal_(tensor)
+            if layer.running_var is not None:
+                nn.init.uniform_(layer.running_var, 0.1, 2)
+    return network.eval(), torch.randn(2, first, *[9] * dims, dtype=torch.double)
+
+
+@pytest.mark.parametrize("is_leaf", [framecap.torch_nn_leaves, framecap.no_leaves])
+@given(st.randoms(use_true_random=False), st.booleans())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_random_networks_stay_the_same(is_leaf: Any, random: Any, shapes: bool) -> None:
+    torch.manual_seed(0)
+    network, x = random_network(random)
+    try:
+        expected = network(x.clone())
+    except RuntimeError:  # a size that gets too small
+        assume(False)
+    module = framecap.capture(network, x.clone(), is_leaf=is_leaf)
+    if shapes:
+        propagate_shapes(module, x.clone())
+    report = fuse_conv_bn(module)
+    norms = [i for i, layer in enumerate(network) if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    # Every norm is looked at, and follows a convolution here: it is fused where it can be.
+    assert len(report.fused) + len(report.refused) == len(norms)
+    fusable = [i for i in norms if network[i].track_running_stats]
+    assert not shapes or len(report.fused) == len(fusable)
+    assert torch.allclose(module(x.clone()), expected)

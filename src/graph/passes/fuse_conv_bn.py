@@ -17,9 +17,12 @@ from .shapes import TensorMeta
 LAYERS: dict[Any, int] = {
     nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3, nn.ConvTranspose1d: 1, nn.ConvTranspose2d: 2, nn.ConvTranspose3d: 3, nn.Linear: 0,
     F.conv1d: 1, F.conv2d: 2, F.conv3d: 3, F.linear: 0,
+    F.conv_transpose1d: 1, F.conv_transpose2d: 2, F.conv_transpose3d: 3,
 }  # fmt: skip
 """What a norm is folded into, with the number of its spatial dimensions."""
-TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+TRANSPOSED = (
+    nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d,
+)  # fmt: skip
 NORMS: dict[Any, int | None] = {nn.BatchNorm1d: None, nn.BatchNorm2d: 2, nn.BatchNorm3d: 3, F.batch_norm: None}
 """Norms, with the number of spatial dimensions that they insist on; None if they take what comes."""
 
@@ -48,6 +51,7 @@ class _Weights:
     weight: torch.Tensor
     bias: torch.Tensor | None
     weight_node: Node | None = None
+    groups: int = 1
 
 
 @dataclass(slots=True)
@@ -172,11 +176,14 @@ def _weights(module: GraphModule, node: Node) -> _Weights | str:
     if node.op == "call_module":
         found = find(module, node.target)
         return _Weights(found.weight, found.bias)
-    given = {**dict(zip(("input", "weight", "bias"), node.args, strict=False)), **node.kwargs}
+    names = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups")
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    # Only of a transposed convolution do the groups matter, and only of that are they here among the names.
+    groups = given.get("groups", 1) if node.target in TRANSPOSED else 1
     weight, bias = _state(module, given.get("weight")), _state(module, given.get("bias"))
-    if not isinstance(weight, torch.Tensor) or isinstance(bias, str):
+    if not isinstance(weight, torch.Tensor) or isinstance(bias, str) or not isinstance(groups, int):
         return f"the weights of {node.name} are computed in the graph"
-    return _Weights(weight, bias, given["weight"])
+    return _Weights(weight, bias, given["weight"], groups)
 
 
 def _state(module: GraphModule, value: Any) -> torch.Tensor | str | None:
@@ -217,7 +224,7 @@ def _folded(norm: _Norm, weights: _Weights, axis: int, groups: int) -> tuple[tor
 
 def _replace_module(module: GraphModule, layer: Node, norm: _Norm, weights: _Weights) -> None:
     old = find(module, layer.target)
-    transposed = isinstance(old, TRANSPOSED)
+    transposed = type(old) in TRANSPOSED
     weight, bias = _folded(norm, weights, int(transposed), getattr(old, "groups", 1))
     new = object.__new__(type(old))
     new.__dict__.update({k: v.copy() if isinstance(v, (dict, set)) else v for k, v in old.__dict__.items()})
@@ -229,7 +236,7 @@ def _replace_module(module: GraphModule, layer: Node, norm: _Norm, weights: _Wei
 
 
 def _replace_weights(module: GraphModule, layer: Node, norm: _Norm, weights: _Weights) -> None:
-    weight, bias = _folded(norm, weights, 0, 1)
+    weight, bias = _folded(norm, weights, int(layer.target in TRANSPOSED), weights.groups)
     old = weights.weight_node
     assert old is not None
     target = _own_target(module, old) if len(old.users) == 1 else _free_target(module, old.target)
